@@ -46,7 +46,8 @@ class LoopStyle:
     """How a target runs loop programs (`lowering.loops`). Storages of a compile-time size, and with
     `near_at_bounds` those whose size has a bound, lie in the memory `near`, where one of them takes
     no more than `near_bytes` and all of a program no more than `program_bytes`; others in an
-    "arena". `on_cores`: lanes are the vectors of a CPU's
+    "arena". With `sums_leave`, what matrix products add to may take all that the chip has of that
+    memory but for so many bytes. `on_cores`: lanes are the vectors of a CPU's
     core, for which rows are jammed, large outputs written past the caches, and operands of products
     packed. No local of a program has one of the `names`, which the emitter itself uses."""
 
@@ -56,27 +57,41 @@ class LoopStyle:
     on_cores: bool
     names: tuple[str, ...] = ()
     near_at_bounds: bool = False
+    sums_leave: int | None = None
     arena_bytes: int | None = None  # of one program, where no memory of the chip is the arena
 
-    def settled(self, storages: Iterable[Storage], sketch: ir.Sketch) -> tuple[Storage, ...]:
+    def most_bytes(self, facts: Mapping[str, Any]) -> int:
+        """The bytes of the near memory that a program's storages take at most on a chip with these
+        `Hardware.facts`."""
+        if self.sums_leave is None:
+            return self.program_bytes
+        return max(self.program_bytes, int(facts["memory"][self.near]["bytes"]) - self.sums_leave)
+
+    def settled(
+        self, storages: Iterable[Storage], sketch: ir.Sketch, facts: Mapping[str, Any]
+    ) -> tuple[Storage, ...]:
         """The storages of one program of a sketch with their memories decided by their sizes at its
-        constants' values, the first ones first."""
+        constants' values, the first ones first; see `most_bytes`."""
         constants = literals(sketch)
         named: tuple[ir.Symbol | ir.Let, ...] = (*sketch.symbols, *sketch.lets)
         bounded = named if self.near_at_bounds else ()
         bounds = {s.name: ir.Literal(s.upper_bound) for s in bounded if s.upper_bound is not None}
-        found, taken = [], 0
+        found, taken, limit = [], 0, self.program_bytes
+        sums = {each.destination for each in walk.in_phases(sketch.phases) if is_product(each)}
         for storage in storages:
             # An extent that is computed of bounded ones may be largest somewhere else.
             largest = [bounds.get(getattr(e, "name", ""), e) for e in storage.extents]
             elements = constant_value(walk.substitute(product(largest), constants))
             size = None if elements is None else max(elements, 0) * storage.dtype.bytes
-            near = size is not None and size <= self.near_bytes
-            if storage.memory or size is None or not near or taken + size > self.program_bytes:
+            of_sums = size is not None and size > self.near_bytes and storage.tile in sums
+            most = max(limit, self.most_bytes(facts)) if of_sums else limit
+            near = size is not None and (size <= self.near_bytes or of_sums)
+            if storage.memory or size is None or not near or taken + size > most:
                 found.append(attrs.evolve(storage, memory=storage.memory or ARENA))
             else:
                 found.append(attrs.evolve(storage, memory=self.near))
                 taken += -(-size // LINE_BYTES) * LINE_BYTES
+                limit = most
         return tuple(found)
 
 
@@ -120,7 +135,7 @@ class Capabilities:
             return found
         note = "global memory for each program, for what does not fit elsewhere; slower"
         return {
-            style.near: {"bytes": style.program_bytes},
+            style.near: {"bytes": style.most_bytes(facts)},
             ARENA: {"bytes": style.arena_bytes, "note": note},
         }
 

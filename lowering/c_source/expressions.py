@@ -18,7 +18,7 @@ from sketchc.launch.conditions import Condition, Kind
 from sketchc.lowering.loops import nodes
 from sketchc.lowering.loops.nodes import LOGICAL
 from sketchc.lowering.precedence import CPP, Code, at_least, parenthesised
-from sketchc.ops.table import COMPARISONS
+from sketchc.ops.table import COMPARISONS, OPS, Fact
 
 #: Macros and types that the generated file includes, and its own namespaces and locals.
 _INCLUDED = """
@@ -81,6 +81,11 @@ _RENAMED = {"abs": "absolute", "floordiv": "floor_div", "mod": "floor_mod"}
 _OF_FLOATS = {"floordiv": "whole_quotient", "mod": "floor_rest"}
 #: Attributes that become further arguments, in this order.
 _ATTRIBUTES = {"elu": ("alpha",), "leaky_relu": ("slope",)}
+
+
+def is_short(operation: str) -> bool:
+    """Whether an element-wise operation is an operator of C++, or picks one of its operands."""
+    return operation in _OPERATORS or Fact.SELECTS in OPS[operation].facts
 
 
 @attrs.define

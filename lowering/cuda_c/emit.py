@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Mapping
 
 import attrs
 
@@ -24,10 +23,12 @@ from sketchc.lowering.c_source.printer import INDENT, Printer
 from sketchc.lowering.cuda_c.kernel import EXCHANGE_BYTES, KernelPrinter
 from sketchc.lowering.cuda_c.library.texts import LIBRARY
 from sketchc.lowering.cuda_c.module import Launched, module_text
-from sketchc.lowering.cuda_c.products import WARPS, extra_bytes
+from sketchc.lowering.cuda_c.products import Products, products_of
+from sketchc.lowering.cuda_c.sums import Sums, sums_of
 from sketchc.lowering.cuda_c.target import SHARED_BYTES
 from sketchc.lowering.kernel import Kernel, LibraryPart
 from sketchc.lowering.loops import build, nodes
+from sketchc.lowering.loops.build import style_of
 from sketchc.lowering.loops.nests import step_name
 from sketchc.lowering.plan import ARENA, LINE_BYTES, Plan, Storage, literals
 from sketchc.lowering.precedence import CPP, Code
@@ -78,19 +79,18 @@ def emit(plan: Plan) -> Kernel:
 
 @attrs.frozen
 class _Memory:
-    """Where the storages of a program lie: in shared memory, each from an offset on (`sizes` are
-    their bytes), there behind these `bytes` where the host knows their sizes, or in global memory.
-    `most` is the size of all that is shared, at most; operands of products lie from `staging` on,
-    and may have `staging_bytes`."""
+    """Where the storages of a program lie: in shared memory, each from an offset on, there behind
+    these `bytes` where the host knows their sizes, or in global memory. `most` is the size of all
+    that is shared, at most; operands of products lie from `staging` on where no other place is
+    theirs."""
 
     shared: tuple[tuple[Storage, int], ...]
-    sizes: Mapping[str, int]
     sized: tuple[Storage, ...]
     scratch: tuple[Storage, ...]
     bytes: int
     most: int
     staging: int
-    staging_bytes: int
+    products: Products
 
 
 @attrs.define
@@ -152,8 +152,9 @@ class _Host(HostPrinter):
         return name
 
     def _launch(self, launch: nodes.Launch) -> None:
-        memory = self._placed(launch.program)
-        printer = self._kernel(launch, memory)
+        sums = sums_of(launch.program, shared_memory(self.sketch))
+        memory = self._placed(sums.program)
+        printer = self._kernel(launch, sums, memory)
         self.used |= printer.used
         known = [name for name in self._known if name in printer.names]
         self.names |= set(known)
@@ -163,7 +164,7 @@ class _Host(HostPrinter):
         self.launched[launch.phase] = Launched(
             entry,
             tuple((name, self._known[name].strip()) for name in known),
-            32 * WARPS,
+            32 * memory.products.warps,
             memory.bytes,
             memory.sized,
             memory.scratch,
@@ -190,7 +191,8 @@ class _Host(HostPrinter):
             arguments += [f"{identifier(storage.name)}_place" for storage in memory.scratch]
         if memory.most > _FREE_BYTES:
             self.line(f"{self.helper('allow_shared', entry, str(memory.most))};")
-        shape = f"static_cast<unsigned>({blocks}), {32 * WARPS}, {shared_bytes}"
+        threads = 32 * memory.products.warps
+        shape = f"static_cast<unsigned>({blocks}), {threads}, {shared_bytes}"
         self.open(f"if ({blocks} > 0)")
         self.line(f"{entry}<<<{shape}>>>({', '.join(arguments)});")
         self.close()
@@ -201,30 +203,39 @@ class _Host(HostPrinter):
 
     def _placed(self, program: nodes.Program) -> _Memory:
         constants = literals(self.sketch)
-        shared, sized, used = [], [], EXCHANGE_BYTES
-        sizes: dict[str, int] = {}
+        near: dict[str, Storage] = {}
+        sized, sizes = [], {}
         for storage in program.storages:
             elements = constant_value(substitute(product(storage.extents), constants))
             if storage.memory != ARENA and elements is None:
                 sized.append(storage)
             elif storage.memory != ARENA:
                 assert elements is not None
-                shared.append((storage, used))
+                near[storage.name] = storage
                 sizes[storage.name] = elements * storage.dtype.bytes
-                used += -(-sizes[storage.name] // LINE_BYTES) * LINE_BYTES
+        facts = self.plan.hardware.facts
+        taken = sum(-(-size // LINE_BYTES) * LINE_BYTES for size in sizes.values())
+        room = SHARED_BYTES if taken <= SHARED_BYTES else style_of(self.plan).most_bytes(facts)
+        left = facts["memory"]["shared"]["bytes"] - EXCHANGE_BYTES - (room if sized else taken)
+        products = products_of(program, self.plan, constants, sizes, left)
+        shared, used = [], EXCHANGE_BYTES
+        for name, storage in near.items():
+            border = products.border if name in products.places.values() else LINE_BYTES
+            used = -(-used // border) * border
+            shared.append((storage, used))
+            used += products.sizes[name]
+        staging = used = -(-used // products.border) * products.border
+        used += products.beside
         scratch = tuple(storage for storage in program.storages if storage.memory == ARENA)
-        most = EXCHANGE_BYTES + SHARED_BYTES if sized else used
-        staging, left = used, self.plan.hardware.facts["memory"]["shared"]["bytes"] - most
-        used += extra_bytes(program, sizes, constants, left)
-        most += used - staging
-        return _Memory(tuple(shared), sizes, tuple(sized), scratch, used, most, staging, left)
+        most = used + (room - taken if sized else 0)
+        return _Memory(tuple(shared), tuple(sized), scratch, used, most, staging, products)
 
-    def _kernel(self, launch: nodes.Launch, memory: _Memory) -> KernelPrinter:
+    def _kernel(self, launch: nodes.Launch, sums: Sums, memory: _Memory) -> KernelPrinter:
         """The body of a kernel: the place of a program in the grid, its memory, its statements."""
         owners = shared_memory(self.sketch)
         tensors = [t.name for t in self.sketch.tensors if t.role is not ir.Role.IN]
         written = {owners.get(name, name) for name in tensors}
-        written |= {storage.name for storage in launch.program.storages}
+        written |= {storage.name for storage in sums.program.storages}
         inside = nodes.walk(launch.program.body)
         own = frozenset(each.name for each in inside if isinstance(each, nodes.Define))
         printer = KernelPrinter(
@@ -233,9 +244,9 @@ class _Host(HostPrinter):
             owners=owners,
             locals=own,
             constants=literals(self.sketch),
-            near=memory.sizes,
+            products=memory.products,
+            sums=sums,
             staging=memory.staging,
-            staging_bytes=memory.staging_bytes,
         )
         rest = Code(self._own("program"))
         for number, loop in reversed(list(enumerate(launch.grid))):
@@ -253,7 +264,7 @@ class _Host(HostPrinter):
         for storage, place in places:
             kind, name = printer.kind(storage.dtype), printer.name(storage.name)
             printer.line(f"{kind} *const {name} = reinterpret_cast<{kind} *>({place});")
-        printer.statements(launch.program.body)
+        printer.statements(sums.program.body)
         printer.line("__syncthreads();")
         _mark_unused(printer.lines, variables)
         return printer
@@ -274,7 +285,8 @@ class _Host(HostPrinter):
         parameters.append(f"int64_t {programs}")
         parameters += [f"int64_t {identifier(s.name)}_place" for s in memory.sized]
         lines = [f"{line}" for line in constant_lines(self.sketch, printer)]
-        lines.append("extern __shared__ __align__(128) char block_memory[];")
+        border = memory.products.border
+        lines.append(f"extern __shared__ __align__({border}) char block_memory[];")
         if memory.scratch:
             parameters += ["char *scratch_memory", "int64_t scratch_bytes"]
             parameters += [f"int64_t {identifier(s.name)}_place" for s in memory.scratch]

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sketchc.ir import nodes as ir
-from sketchc.lowering.cuda_c.products import MATRIX
+from sketchc.lowering.cuda_c.products import MATRIX, in_groups
 from sketchc.lowering.loops.hints import Became, answered, operand_types
 from sketchc.lowering.plan import HintAnswer, Plan
 
 _PLAIN = "there is no matrix product in it: the blocks of an SM overlap loads with work"
 _AHEAD = "operands of the next step come while those of this one are multiplied"
 _UNITS = "operands of f16 or bf16, added up in f32"
+_GROUPS = f"wgmma from 64 x 64 elements on; {_UNITS}"
 _NONE = "matrix units take operands of f16 or bf16 here"
 _THREADS = "lanes are the threads of a block here"
 #: What hints of loops became, and why.
@@ -34,5 +35,5 @@ def _of_products(word: str, plan: Plan, products: Sequence[ir.Compute]) -> Becam
     if not products:
         return "not used", "there is no matrix product in it"
     if operand_types(plan, products) <= set(MATRIX):
-        return "mma.sync", _UNITS
+        return ("wgmma, mma.sync", _GROUPS) if in_groups(plan) else ("mma.sync", _UNITS)
     return "multiply-adds of threads", _NONE

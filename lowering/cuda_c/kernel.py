@@ -19,11 +19,13 @@ from typing import TypeAlias
 
 import attrs
 
+from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir.walk import names, substitute
 from sketchc.lowering.c_source.printer import Printer
-from sketchc.lowering.cuda_c.products import WARPS, along, fits_in, lies_along, shape_of
-from sketchc.lowering.cuda_c.vectors import Vectors, vectors_of
+from sketchc.lowering.cuda_c.products import Products, along, lies_along
+from sketchc.lowering.cuda_c.sums import Sums, Use
+from sketchc.lowering.cuda_c.vectors import Vectors, at_lanes, most_lanes, vectors_of
 from sketchc.lowering.loops import nodes
 from sketchc.lowering.precedence import CPP, Code
 
@@ -91,21 +93,21 @@ def _meet_in(some: Iterable[Access], others: Collection[Access]) -> bool:
     )
 
 
-@attrs.define
+@attrs.define(kw_only=True)
 class KernelPrinter(Printer):
     """Prints the statements of one program. `written` are the buffers that the launch writes, and
     `owners` gives for a buffer in the memory of another one the name of that one; `locals` are the
     program's, whose values may differ from place to place; `constants` are the values of the
-    sketch's constants, `near` the bytes of the storages in shared memory, by name. Operands of
-    products have at most `staging_bytes` there, beside the destination's, from `staging` on."""
+    sketch's constants. Operands of `products` lie in shared memory from `staging` on, where they do
+    not take the destination's place."""
 
     written: Collection[str] = ()
     locals: frozenset[str] = frozenset()
     owners: Mapping[str, str] = attrs.field(factory=dict)
     constants: Mapping[str, ir.Expr] = attrs.field(factory=dict)
-    near: Mapping[str, int] = attrs.field(factory=dict)
+    products: Products
+    sums: Sums
     staging: int = 0
-    staging_bytes: int = 0
     group: Group = Group.BLOCK
     _pending: Touched = Touched()
     _rows: dict[str, nodes.Row] = attrs.field(factory=dict)
@@ -194,7 +196,10 @@ class KernelPrinter(Printer):
                 self.open(f"if ({self.group.value[0]} == 0)")
                 Printer._statement(self, statement)
                 self.close()
-            case nodes.Define() | nodes.Assign() | nodes.Accumulate() | nodes.Call():
+            case nodes.Call():
+                self._meet_product(statement, statement)
+                Printer._statement(self, statement)
+            case nodes.Define() | nodes.Assign() | nodes.Accumulate():
                 self._meet(statement)
                 Printer._statement(self, statement)
             case nodes.LaneLoop():
@@ -261,21 +266,26 @@ class KernelPrinter(Printer):
         assert call is not None
         for statement in loop.body:
             if statement is call:
-                self._meet(loop)
+                self._meet_product(loop, call)
                 with self.tracing(*call.origins):
                     self._multiply(call, loop)
             else:
                 self.statement(statement)
 
+    def _meet_product(self, statement: nodes.Statement, call: nodes.Call) -> None:
+        """See `_meet`; what is done with the sums is done in the product's place."""
+        self._meet(statement)
+        if id(call) in self.sums.uses:
+            self._meet(self.sums.uses[id(call)].rows)
+
     def _multiply(self, call: nodes.Call, loop: nodes.SerialLoop | None) -> None:
         """The product of all turns of a loop, or of one call."""
-        shape = shape_of(call, self.constants, self.staging_bytes)
+        shape = self.products.shapes[id(call)]
         left, right, to = call.views
         assert isinstance(left, nodes.MatrixView)
         assert isinstance(right, nodes.MatrixView)
         deep = (lies_along(left.column) or not lies_along(left.row), lies_along(right.row))
-        told = [str(each) for each in (shape.down, shape.tall, shape.wide, shape.depth)]
-        told += ["true" if each else "false" for each in deep]
+        told = [*map(str, shape.arguments), *("true" if each else "false" for each in deep)]
         turns, first, step = "1", "", ""
         if loop is not None:
             turns = str(self.scalar(loop.stop))
@@ -284,9 +294,12 @@ class KernelPrinter(Printer):
                 turns = str(self.helper("ceil_div", span, self.scalar(loop.step)))
                 first, step = str(self.scalar(loop.start)), str(self.scalar(loop.step))
         staging = f"block_memory + {self.staging}"
-        if fits_in(call, shape, self.near, self.constants):
+        if id(call) in self.products.places:
             staging = f"reinterpret_cast<char *>({self.name(to.buffer)})"
-        self.line(f"{self.library('multiply_along')}<{', '.join(told)}>(")
+        how = f"{self.library(shape.how)}<{', '.join(told)}>"
+        most = most_lanes(call.extents[2], self.constants)
+        single = "true" if most is not None and most <= shape.depth else "false"
+        self.line(f"{self.library('multiply_along')}<{how}, {single}>(")
         self.depth += 1
         self.line(f"{turns},")
         variable = "" if loop is None else self.name(loop.variable)
@@ -302,8 +315,36 @@ class KernelPrinter(Printer):
         self.line(f"{self._view(right)}}};")
         self.depth -= 2
         self.line("},")
-        self.line(f"{self._view(to)}, {staging});")
+        use = self.sums.uses.get(id(call))
+        if use is None:
+            begun = "true" if id(call) in self.sums.begun else "false"
+            kind = f"{self.library('sums_in')}<{self.kind(to.dtype)}, {begun}>"
+            self.line(f"{kind}{{{self._view(to)}}}, {staging});")
+        else:
+            self._used(use, to.dtype, staging, 2 if shape.on_units else 1)
         self.depth -= 1
+
+    def _used(self, use: Use, dtype: DType, staging: str, width: int) -> None:
+        """What takes the sums of a product, so many neighbouring columns at a time."""
+        vectors = at_lanes(use.columns)
+        assert vectors is not None
+        kind = self.kind(dtype)
+        lanes = f"const {self.library('lanes')}<{kind}, {width}> &{use.name}_lanes"
+        number = self.name(use.rows.variable)
+        self.open(
+            f"{self.library('sums_for')}<{kind}>("
+            f"[&]([[maybe_unused]] int64_t {number}, int64_t first, int64_t left, {lanes})"
+        )
+        with self._run_by(Group.LANE):
+            for each in use.rows.body:
+                if each is not use.columns:
+                    self.statement(each)
+            for row in use.columns.rows:
+                if row.name != use.name:
+                    self._row(row)
+            self._at_lanes(use.columns, attrs.evolve(vectors, width=width), "left", {use.name})
+        self.depth -= 1
+        self.line(f"}}), {staging});")
 
     # ------------------------------------------------------------ lanes
 
@@ -371,7 +412,7 @@ class KernelPrinter(Printer):
 
     def _vectors(self, loop: nodes.LaneLoop) -> Vectors | None:
         """How many lanes of a loop a thread runs at a time."""
-        threads = {Group.BLOCK: 32 * WARPS, Group.WARP: 32, Group.LANE: 0}[self.group]
+        threads = {Group.BLOCK: 32 * self.products.warps, Group.WARP: 32, Group.LANE: 0}[self.group]
         return vectors_of(loop, threads, self.constants) if threads else None
 
     def _several(self, loop: nodes.LaneLoop, vectors: Vectors, number: str, count: str) -> None:
@@ -382,13 +423,23 @@ class KernelPrinter(Printer):
             start = CPP.binary("+", self.scalar(loop.lower), start)
         bounds = f"int64_t first = {start}, end = {self.scalar(loop.upper)}"
         self.open(f"for ({bounds}; first < end; first += {count} * {width})")
-        written = dict(vectors.written)
+        self._at_lanes(loop, vectors, "end - first")
+        self.close()
+
+    def _at_lanes(
+        self, loop: nodes.LaneLoop, vectors: Vectors, left: str, given: Collection[str] = ()
+    ) -> None:
+        """The lanes from `first` on, of which so many are left; those of buffers that are `given`
+        are there."""
+        width, written = vectors.width, dict(vectors.written)
         for buffer, dtype in {**written, **dict(vectors.read)}.items():
             name = self._lanes_of[buffer, loop.variable] = f"{self.name(buffer)}_lanes"
+            if buffer in given:
+                continue
             if buffer in dict(vectors.read):
                 place = f"{self.name(buffer)} + first"
                 constant = "" if buffer in written else "const "
-                loaded = self.helper("load_lanes", place, "end - first", types=str(width))
+                loaded = self.helper("load_lanes", place, left, types=str(width))
                 self.line(f"{constant}auto {name} = {loaded};")
             else:
                 self.line(f"{self.library('lanes')}<{self.kind(dtype)}, {width}> {name};")
@@ -403,9 +454,8 @@ class KernelPrinter(Printer):
         for buffer in written:
             place = f"{self.name(buffer)} + first"
             values = self._lanes_of[buffer, loop.variable]
-            self.line(f"{self.helper('store_lanes', place, 'end - first', values)};")
+            self.line(f"{self.helper('store_lanes', place, left, values)};")
         self._lanes_of = {}
-        self.close()
 
     def _dealt(self, variable: str, lower: ir.Expr, upper: ir.Expr, number: str, count: str) -> str:
         """The head of a loop that one of `count` threads or warps runs its share of."""

@@ -3,7 +3,7 @@ that operands pass through."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import attrs
 
@@ -12,71 +12,206 @@ from sketchc.ir import nodes as ir
 from sketchc.ir.walk import references
 from sketchc.lowering.cuda_c.vectors import most_lanes
 from sketchc.lowering.loops import nodes
+from sketchc.lowering.plan import LINE_BYTES, Plan
 
-#: Warps of a block, as in `library/product.hpp`.
-WARPS = 4
+#: Warps of a block, and those of one that has a product of so many elements.
+WARPS, _MORE_WARPS, _MANY = 4, 8, 128 * 256
 #: Types that matrix units multiply, with sums in f32.
 MATRIX = (DType.F16, DType.BF16)
 #: Rows and columns of a block that are tried, the largest first, and those for extents that only
 #: the launch tells.
-_SIDES, _UNKNOWN = (128, 64, 32), 64
-#: See `library/product.hpp`: elements of a part, depth of all stages together.
-_PART, _STAGED = 16, 128
+_SIDES, _UNKNOWN = (256, 128, 64, 32), 64
+#: See `by_warps` in `library/product.hpp`: elements of a part, depth of a step.
+_PART, _DEPTHS = 16, (64, 32)
+#: Sums that a thread has in registers at most.
+_SUMS = 128
+#: See `by_threads`.
 _THREADS_DOWN, _ELEMENT_DEPTH = 16, 8
+#: See `by_groups` in `library/groups.hpp`: warps and rows of a group, columns of its instructions,
+#: bytes of a line of operands, the border on which they begin.
+_GROUP, _GROUP_ROWS, _GROUP_COLUMNS, _GROUP_LINE, _GROUP_BYTES = 4, 64, (64, 128, 256), 128, 1024
+#: The chip that has such instructions.
+_GROUP_CHIP = "sm_90"
 
 
 @attrs.frozen
 class Shape:
-    """The template arguments of `multiply_along`, the rows and columns of a block, and the bytes
-    that its operands take in shared memory."""
+    """The type of the library by which a product is shared, its template arguments before those of
+    operands, the rows and columns of a block, the depth of a step, and the bytes that operands
+    take in shared memory."""
 
-    down: int
-    tall: int
-    wide: int
-    depth: int
+    how: str
+    arguments: tuple[int, ...]
     rows: int
     columns: int
+    depth: int
     bytes: int
 
-
-def shape_of(call: nodes.Call, constants: Mapping[str, ir.Expr], most_bytes: int) -> Shape:
-    """How a product is shared, in at most so many bytes of shared memory."""
-    sides = [most_lanes(extent, constants) or _UNKNOWN for extent in call.extents[:2]]
-    depth = most_lanes(call.extents[2], constants)
-    for limit in _SIDES:
-        rows, columns = (min(side, limit) for side in sides)
-        found = _shape(call, rows, columns, depth is None or depth > 32)
-        if found.bytes <= most_bytes:
-            return found
-    raise AssertionError("the smallest block needs less than what is always left")
+    @property
+    def on_units(self) -> bool:
+        """Whether matrix units multiply, so that each thread has pairs of neighbouring sums."""
+        return self.how != "by_threads"
 
 
-def extra_bytes(
+@attrs.frozen
+class Products:
+    """How the products of a program are shared, by the `id` of their calls: their shapes, and where
+    operands pass through the memory of the destination, whose elements are in registers meanwhile,
+    its name. `sizes` are the bytes of storages in shared memory with what they need for that,
+    `beside` those for all other operands, `border` those on whose multiples all of them begin."""
+
+    warps: int
+    border: int
+    shapes: Mapping[int, Shape]
+    places: Mapping[int, str]
+    sizes: Mapping[str, int]
+    beside: int
+
+
+def products_of(
     program: nodes.Program,
-    near: Mapping[str, int],
+    plan: Plan,
     constants: Mapping[str, ir.Expr],
+    near: Mapping[str, int],
     left: int,
-) -> int:
-    """The bytes of shared memory for operands of the products of a program, beside its storages;
-    see `fits_in`."""
-    shapes = [
-        (each, shape_of(each, constants, left))
+) -> Products:
+    """How the products of a program are shared; `near` has the bytes of storages in shared memory,
+    beside which there are at most `left`."""
+    calls = [
+        each
         for each in nodes.walk(program.body)
         if isinstance(each, nodes.Call) and each.name == "multiply"
     ]
-    needed = (s.bytes for call, s in shapes if not fits_in(call, s, near, constants))
-    return max(needed, default=0)
+    warps = _warps(calls, constants)
+    if in_groups(plan):
+        # Each place of operands may begin up to so much later.
+        borders = _GROUP_BYTES * (len(calls) + 1)
+        try:
+            return _shared_out(calls, _Shapes(warps, True, constants), near, left - borders)
+        except _TooLargeError:
+            pass  # other instructions need less
+    return _shared_out(calls, _Shapes(warps, False, constants), near, left)
 
 
-def fits_in(
-    call: nodes.Call, shape: Shape, near: Mapping[str, int], constants: Mapping[str, ir.Expr]
-) -> bool:
-    """Whether operands may pass through the memory of the product's destination, whose elements are
-    in registers meanwhile: `near` has the bytes of storages in shared memory."""
-    sides = [most_lanes(extent, constants) for extent in call.extents[:2]]
-    one = sides[0] is not None and sides[0] <= shape.rows
-    one = one and sides[1] is not None and sides[1] <= shape.columns
-    return one and near.get(call.views[2].buffer, 0) >= shape.bytes
+def _shared_out(
+    calls: list[nodes.Call], maker: _Shapes, near: Mapping[str, int], left: int
+) -> Products:
+    """See `products_of`. Raises `_TooLargeError` where operands have no room."""
+    shapes = {id(call): maker.shape(call, left) for call in calls}
+    own = {id(call): near.get(call.views[2].buffer, 0) for call in calls}
+    fits = [
+        c for c in calls if maker.covers(c, shapes[id(c)]) and own[id(c)] >= shapes[id(c)].bytes
+    ]
+    beside = max((shapes[id(c)].bytes for c in calls if c not in fits), default=0)
+    # Operands in the place of sums that take less.
+    grown = {id(call): maker.shape(call, left + own[id(call)]) for call in calls if own[id(call)]}
+    sizes = dict(near)
+    for call in calls:
+        to, wanted = call.views[2].buffer, grown.get(id(call))
+        sizes[to] = max(sizes.get(to, 0), wanted.bytes if wanted else 0)
+    more = sum(sizes.values()) - sum(near.values())
+    one = len({call.views[2].buffer for call in calls}) == 1
+    all_covered = all(id(c) in grown and maker.covers(c, grown[id(c)]) for c in calls)
+    if all_covered and more <= left and (one or more <= beside):
+        shapes, fits, beside = grown, calls, 0
+    else:
+        sizes = dict(near)
+    border = _GROUP_BYTES if any(s.how == "by_groups" for s in shapes.values()) else LINE_BYTES
+    places = {id(call): call.views[2].buffer for call in fits}
+    return Products(maker.warps, border, shapes, places, sizes, beside)
+
+
+class _TooLargeError(Exception):
+    """The smallest block needs more shared memory than there is."""
+
+
+@attrs.frozen
+class _Shapes:
+    """Finds shapes for blocks of so many warps, with products of groups of warps or without."""
+
+    warps: int
+    groups: bool
+    constants: Mapping[str, ir.Expr]
+
+    def shape(self, call: nodes.Call, most_bytes: int) -> Shape:
+        """How a product is shared, in at most so many bytes of shared memory; raises
+        `_TooLargeError` where that is not enough."""
+        known = [most_lanes(extent, self.constants) for extent in call.extents]
+        sides = [known[0] or _UNKNOWN, known[1] or _UNKNOWN]
+        for limit in _SIDES:
+            rows, columns = (min(side, limit) for side in sides)
+            if rows * columns > _SUMS * 32 * self.warps:
+                continue
+            found = self._shape(call, rows, columns, known[2])
+            if found.bytes <= most_bytes:
+                return found
+        raise _TooLargeError
+
+    def covers(self, call: nodes.Call, shape: Shape) -> bool:
+        """Whether one block is the whole product, all whose sums are in registers then."""
+        sides = [most_lanes(extent, self.constants) for extent in call.extents[:2]]
+        one = sides[0] is not None and sides[0] <= shape.rows
+        return one and sides[1] is not None and sides[1] <= shape.columns
+
+    def _shape(self, call: nodes.Call, rows: int, columns: int, depth: int | None) -> Shape:
+        if not _on_matrix_units(call):
+            return self._of_threads(call, rows, columns)
+        few = rows < _GROUP_ROWS or columns < _GROUP_COLUMNS[0]
+        if self.groups and not few and (depth is None or depth > _PART):
+            return self._of_groups(rows, columns)
+        parts = -(-rows // _PART), -(-columns // _PART)
+        deep = _DEPTHS[0] if depth is None or depth > _DEPTHS[1] else _DEPTHS[1]
+        return self._of_warps(*parts, deep, call.views[0].dtype)
+
+    def _of_threads(self, call: nodes.Call, rows: int, columns: int) -> Shape:
+        to, across = call.views[2].dtype, 2 * self.warps
+        most = 64 if to.bytes > 4 else 128
+        tall = -(-min(rows, most) // _THREADS_DOWN)
+        wide = -(-min(columns, most) // across)
+        rows, columns = tall * _THREADS_DOWN, wide * across
+        size = 2 * _ELEMENT_DEPTH * (rows + columns) * to.bytes
+        return Shape("by_threads", (self.warps, tall, wide), rows, columns, _ELEMENT_DEPTH, size)
+
+    def _of_groups(self, rows: int, columns: int) -> Shape:
+        groups = self.warps // _GROUP
+        columns = min(each for each in _GROUP_COLUMNS if each >= columns)
+        tall = -(-rows // (_GROUP_ROWS * groups))
+        tall = min(tall, 2 * _SUMS // columns)
+        rows = _GROUP_ROWS * groups * tall
+        stages = 4 if self.warps > WARPS else 3
+        size = stages * (rows + columns) * _GROUP_LINE
+        return Shape("by_groups", (groups, tall, columns, stages), rows, columns, _DEPTHS[0], size)
+
+    def _of_warps(self, down: int, across: int, depth: int, dtype: DType) -> Shape:
+        """The shape for so many parts above each other and beside, the fewest for each warp."""
+        warps = self.warps
+
+        def parts(above: int) -> tuple[int, int]:
+            return -(-down // above), -(-across // (warps // above))
+
+        among = [1 << power for power in range(warps.bit_length())]
+        above = min(among, key=lambda each: (parts(each)[0] * parts(each)[1], sum(parts(each))))
+        tall, wide = parts(above)
+        rows, columns = above * tall * _PART, warps // above * wide * _PART
+        padded = sum(1 << (side - 1).bit_length() for side in (rows, columns))
+        stages = 128 // depth
+        size = stages * depth * padded * dtype.bytes
+        arguments = (warps, above, tall, wide, depth, stages)
+        return Shape("by_warps", arguments, rows, columns, depth, size)
+
+
+def _warps(calls: Iterable[nodes.Call], constants: Mapping[str, ir.Expr]) -> int:
+    """The warps of a block that runs these products."""
+    for call in calls:
+        rows, columns = (most_lanes(extent, constants) or 0 for extent in call.extents[:2])
+        if min(rows, columns) >= _GROUP_ROWS and rows * columns >= _MANY:
+            return _MORE_WARPS
+    return WARPS
+
+
+def in_groups(plan: Plan) -> bool:
+    """Whether the chip has instructions by which groups of warps multiply together."""
+    return bool(plan.hardware.facts["chip"] == _GROUP_CHIP)
 
 
 def along(loop: nodes.SerialLoop) -> nodes.Call | None:
@@ -92,6 +227,15 @@ def along(loop: nodes.SerialLoop) -> nodes.Call | None:
     return None if moves or loop.direction != 1 else call
 
 
+def product_in(statement: nodes.Statement | None) -> nodes.Call | None:
+    """The product that is all of a statement, or of each turn of it."""
+    if isinstance(statement, nodes.SerialLoop):
+        return along(statement)
+    if isinstance(statement, nodes.Call) and statement.name == "multiply":
+        return statement
+    return None
+
+
 def lies_along(step: ir.Expr) -> bool:
     """Whether neighbours in memory are neighbours along an axis with this step."""
     return step == ir.Literal(1)
@@ -100,29 +244,3 @@ def lies_along(step: ir.Expr) -> bool:
 def _on_matrix_units(call: nodes.Call) -> bool:
     left, right, to = (view.dtype for view in call.views)
     return left is right and left in MATRIX and to is DType.F32
-
-
-def _shape(call: nodes.Call, rows: int, columns: int, deep: bool) -> Shape:
-    if _on_matrix_units(call):
-        parts = -(-rows // _PART), -(-columns // _PART)
-        return _of_warps(*parts, 64 if deep else 32, call.views[0].dtype)
-    to, across = call.views[2].dtype, 2 * WARPS
-    most = 64 if to.bytes > 4 else 128
-    tall = -(-min(rows, most) // _THREADS_DOWN)
-    wide = -(-min(columns, most) // across)
-    rows, columns = tall * _THREADS_DOWN, wide * across
-    size = 2 * _ELEMENT_DEPTH * (rows + columns) * to.bytes
-    return Shape(0, tall, wide, _ELEMENT_DEPTH, rows, columns, size)
-
-
-def _of_warps(down: int, across: int, depth: int, dtype: DType) -> Shape:
-    """The shape for so many parts above each other and beside, with the fewest for each warp."""
-
-    def parts(above: int) -> tuple[int, int]:
-        return -(-down // above), -(-across // (WARPS // above))
-
-    above = min((1, 2, 4), key=lambda each: (parts(each)[0] * parts(each)[1], sum(parts(each))))
-    tall, wide = parts(above)
-    rows, columns = above * tall * _PART, WARPS // above * wide * _PART
-    padded = sum(1 << (side - 1).bit_length() for side in (rows, columns))
-    return Shape(above, tall, wide, depth, rows, columns, _STAGED * padded * dtype.bytes)

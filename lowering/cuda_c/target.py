@@ -16,6 +16,8 @@ RESERVED = (
 #: Bytes of shared memory for a program's tiles; chips from sm_80 on give a block 99 KB, of which
 #: operands of products take what is left.
 SHARED_BYTES = 80 * 1024
+#: Bytes of shared memory that are left for operands of products, at least.
+OPERAND_BYTES = 20 * 1024
 #: Bytes of a program's scratch memory: as many blocks as run at a time have some, 8 GB together.
 ARENA_BYTES = 8 * 1024 * 1024
 
@@ -35,6 +37,7 @@ CAPABILITIES = Capabilities(
         on_cores=False,
         names=RESERVED,
         near_at_bounds=True,
+        sums_leave=OPERAND_BYTES,
         arena_bytes=ARENA_BYTES,
     ),
 )
@@ -61,7 +64,10 @@ _MISUSE = (
     r"undefined symbol|undefined reference|calling a __host__ function|invalid use of"
 )
 #: PTX that CUDA has no functions for, or whose functions cannot name the fragments' registers.
-_ASSEMBLY = ("cp.async", "ldmatrix.sync", "mma.sync")
+_ASSEMBLY = (
+    *("cp.async", "ldmatrix.sync", "mma.sync", "wgmma.fence.sync", "wgmma.mma_async.sync"),
+    *("wgmma.commit_group.sync", "wgmma.wait_group.sync", "fence.proxy.async.shared::cta"),
+)
 _TOO_LARGE = r"uses too much shared data|too many resources|bytes of shared memory"
 
 TARGET = Target(

@@ -31,7 +31,18 @@ class Vectors:
 def vectors_of(
     loop: nodes.LaneLoop, threads: int, constants: Mapping[str, ir.Expr]
 ) -> Vectors | None:
-    """How the lanes of a loop are run by `threads` threads; None: one by one.
+    """How the lanes of a loop are run by `threads` threads; None: one by one."""
+    found = at_lanes(loop)
+    if found is None:
+        return None
+    width, most = found.width, most_lanes(loop.upper, constants)
+    while most is not None and width * threads > most:
+        width //= 2
+    return attrs.evolve(found, width=width) if width > 1 else None
+
+
+def at_lanes(loop: nodes.LaneLoop) -> Vectors | None:
+    """How a thread runs as many lanes of a loop as it can; None: one by one.
 
     What is read must be there for all lanes: an element at the lane, which is read where the lane
     exists, or one that is the same for all lanes.
@@ -69,11 +80,6 @@ def vectors_of(
     if not read and not written:
         return None
     width = _BYTES // max(dtype.bytes for dtype in (*read.values(), *written.values()))
-    most = most_lanes(loop.upper, constants)
-    while most is not None and width * threads > most:
-        width //= 2
-    if width < 2:
-        return None
     return Vectors(width, tuple(read.items()), tuple(written.items()), numbered)
 
 

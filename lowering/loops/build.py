@@ -80,7 +80,7 @@ def build_phases(plan: Plan) -> tuple[BuiltPhase, ...]:
         if style.on_cores:
             body = transformations.unroll_and_jam(body, fresh, constants)
         body = transformations.add_rows(body, fresh)
-        memory = style.settled(phase.program.storages, plan.sketch)
+        memory = style.settled(phase.program.storages, plan.sketch, plan.hardware.facts)
         built.append(attrs.evolve(phase, program=loops.Program(memory, body)))
     return tuple(built)
 

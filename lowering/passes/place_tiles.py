@@ -372,7 +372,7 @@ class SettleTiles:
         for phase in plan.phases:
             if phase.storages is None or style is None:
                 return plan
-            storages = style.settled(phase.storages, plan.sketch)
+            storages = style.settled(phase.storages, plan.sketch, plan.hardware.facts)
             for storage in storages:
                 if memories.get(storage.tile) != ARENA:
                     memories[storage.tile] = storage.memory

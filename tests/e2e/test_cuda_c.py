@@ -83,7 +83,7 @@ def test_what_the_plan_says_of_matrix_units_is_what_the_code_has(
     source.write_text(kernel.source, "utf-8")
     run_nvcc(source, kernel.hardware, tmp_path / "product.ptx", 120, ("-ptx",))
     assert ("mma.sync" in (tmp_path / "product.ptx").read_text("utf-8")) is units
-    assert (said == "mma.sync") is units
+    assert ("mma.sync" in said) is units
 
 
 #: Elements whose places are computed from their numbers.
@@ -181,7 +181,7 @@ FAULTS = {
 PRODUCT_FAULTS = {
     "a wait left out": ("wait_for_chunks<stages - 2>();", "wait_for_chunks<stages>();", ""),
     "a barrier before a step left out": (
-        "wait_for_chunks<stages - 2>();\n        __syncthreads();",
+        "wait_for_chunks<stages - 2>();\n            __syncthreads();",
         "wait_for_chunks<stages - 2>();",
         "",
     ),
@@ -213,8 +213,8 @@ def test_an_injected_fault_in_a_product_is_found(name: str, tmp_path: Path) -> N
 
 def test_operands_take_the_place_of_sums_after_a_barrier(tmp_path: Path) -> None:
     """Of a product whose sums have as much memory as its operands."""
-    old = "there ? *place : 0.0F; });\n    __syncthreads();"
-    new = "there ? *place : 0.0F; });"
+    new = "left > 1 ? to.start(row, column + 1) : 0.0F;\n        });\n"
+    old = f"{new}        __syncthreads();\n"
     text = PRODUCT.replace("32", "128").replace("f128", "f32").replace("init=0", "init=1")
     check_fault(text, {"M": 128, "N": 128, "K": 128}, old, new, "", tmp_path)
 

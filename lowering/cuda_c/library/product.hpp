@@ -27,8 +27,47 @@ __device__ inline factors<L, R> factors_from(factors<L, R> whole, int64_t row, i
     return whole;
 }
 
-// Steps along the depth of the products of several turns, one after the other; `at` gives a turn's.
-template <class L, class R, class At> struct product_steps {
+// Sums begin with the elements of a matrix, or at 0 where they are `begun`, and end there.
+template <class S, bool begun> struct sums_in {
+    using type = S;
+    matrix<S> to;
+    __device__ S start(int64_t row, int64_t column) const
+    {
+        return begun ? S{0} : to.data[row * to.row + column * to.column];
+    }
+    // Takes a thread's sums of neighbouring columns, of which so many are left in the row.
+    template <int count>
+    __device__ void take(int64_t row, int64_t column, int64_t left, const lanes<S, count> &sums) const
+    {
+        S *const place = to.data + row * to.row + column * to.column;
+#pragma unroll
+        for (int part = 0; part < count; ++part) {
+            if (part < left) {
+                place[part * to.column] = sums[part];
+            }
+        }
+    }
+};
+
+// Sums begin at 0, and `use` takes a thread's sums of neighbouring columns.
+template <class S, class F> struct sums_used {
+    using type = S;
+    F use;
+    __device__ S start(int64_t, int64_t) const { return S{0}; }
+    template <int count>
+    __device__ void take(int64_t row, int64_t column, int64_t left, const lanes<S, count> &sums) const
+    {
+        if (left > 0) {
+            use(row, column, left, sums);
+        }
+    }
+};
+
+template <class S, class F> __device__ inline sums_used<S, F> sums_for(F use) { return {use}; }
+
+// Steps along the depth of the products of several turns, one after the other; `at` gives a turn's,
+// which is one step where turns are `single`.
+template <bool single, class L, class R, class At> struct product_steps {
     int64_t turns;
     At at;
     int64_t row;
@@ -38,9 +77,15 @@ template <class L, class R, class At> struct product_steps {
     // Goes to a turn of which some depth is left; false where there is none.
     __device__ bool find()
     {
-        while (turn < turns && now.depth <= 0) {
-            if (++turn < turns) {
+        if constexpr (single) {
+            if (turn < turns) {
                 now = factors_from(at(turn), row, column);
+            }
+        } else {
+            while (turn < turns && now.depth <= 0) {
+                if (++turn < turns) {
+                    now = factors_from(at(turn), row, column);
+                }
             }
         }
         return turn < turns;
@@ -48,9 +93,13 @@ template <class L, class R, class At> struct product_steps {
     // Goes on along the depth.
     __device__ void take(int depth)
     {
-        now.depth -= depth;
-        now.left.data += depth * now.left.column;
-        now.right.data += depth * now.right.row;
+        if constexpr (single) {
+            ++turn;
+        } else {
+            now.depth -= depth;
+            now.left.data += depth * now.left.column;
+            now.right.data += depth * now.right.row;
+        }
     }
 };
 
@@ -121,7 +170,7 @@ __device__ inline void load_fragments(uint32_t (&into)[4], shared_place row)
 #endif
 }
 
-//# multiply_half (with to_half, multiply_along)
+//# multiply_half (with to_half, by_warps)
 // sums += left @ right, of 16 x 16 and 16 x 8 elements.
 __device__ inline void multiply_fragments(float (&sums)[4], const uint32_t (&left)[4],
                                           const uint32_t *right, half)
@@ -137,7 +186,7 @@ __device__ inline void multiply_fragments(float (&sums)[4], const uint32_t (&lef
 #endif
 }
 
-//# multiply_bfloat16 (with to_bfloat16, multiply_along)
+//# multiply_bfloat16 (with to_bfloat16, by_warps)
 // The same in bf16.
 __device__ inline void multiply_fragments(float (&sums)[4], const uint32_t (&left)[4],
                                           const uint32_t *right, bfloat16)
@@ -153,9 +202,6 @@ __device__ inline void multiply_fragments(float (&sums)[4], const uint32_t (&lef
 #endif
 }
 
-// Warps of a block.
-constexpr int block_warps = 4;
-
 // Elements from one line to the next, and within one.
 struct strides {
     int64_t line;
@@ -164,8 +210,7 @@ struct strides {
 
 // An operand in shared memory: `lines` of `length` 16-bit elements, in chunks of eight, which are
 // moved so that no eight lanes of a fragment's load meet in a bank. All threads of a block copy it.
-template <class T, int lines, int length> struct staged {
-    static constexpr int threads = block_warps * 32;
+template <class T, int lines, int length, int threads> struct staged {
     static constexpr int wide = length / 8;
     static constexpr int pitch = wide > 16 ? 32 : wide > 8 ? 16 : wide > 4 ? 8 : 4;
     static constexpr int elements = lines * pitch * 8;
@@ -185,21 +230,27 @@ template <class T, int lines, int length> struct staged {
     }
     static constexpr int down = even ? threads / wide : 1;
     // Copies an operand that is there as a whole, in aligned lines, from a thread's first element on.
-    static __device__ void copy_whole(shared_place to, const T *from, int64_t step)
+    static __device__ void copy_whole(shared_place to, const T *from, int64_t line_step)
     {
         const int line = threadIdx.x / wide;
         const int chunk = threadIdx.x % wide;
 #pragma unroll
         for (int turn = 0; turn < chunks / threads; ++turn) {
             copy_chunk(to + at(line + turn * down, chunk) * sizeof(T), from, 16);
-            from += step;
+            from += down * line_step;
         }
     }
-    // Copies an operand whose lines are `line_step` apart, and their elements `step`; what lies
-    // behind the first `count` lines and the first `left` elements is 0.
-    static __device__ __noinline__ void copy(T *to, const T *from, int64_t line_step, int64_t step,
-                                             int64_t count, int64_t left)
+    // Copies any operand; what lies behind the first `count` lines and the first `left` elements is 0.
+    static __device__ __noinline__ void copy(T *to, const T *from, strides steps, int64_t count,
+                                             int64_t left)
     {
+        copy_inline(to, from, steps, count, left);
+    }
+    static __device__ __forceinline__ void copy_inline(T *to, const T *from, strides steps,
+                                                       int64_t count, int64_t left)
+    {
+        const auto [line_step, step] = steps;
+#pragma unroll 1
         for (int each = threadIdx.x; each < chunks; each += threads) {
             const int line = each / wide;
             const int chunk = each % wide;
@@ -222,277 +273,312 @@ template <class T, int lines, int length> struct staged {
     }
 };
 
-// to += left @ right for the products of all turns, in 16-bit types, by the matrix units: `down`
-// of the warps stand above each other and the others beside, each with `tall` x `wide` parts of 16 x 16
-// elements. An operand that is `deep` lies along the depth. `staging` may be the memory of `to`
-// where that has no more elements than one block of parts. A step takes `depth` elements along it.
-template <int down, int tall, int wide, int depth, bool left_deep, bool right_deep, class T, class At>
-__device__ inline void multiply_blocks(product_steps<T, T, At> steps, matrix<float> to,
+// The stages of shared memory through which the operands of steps pass, each laid out as `Left` and
+// `Right` say. An operand that is `deep` lies along the depth.
+template <class T, class Left, class Right, bool left_deep, bool right_deep> struct stages_of {
+    static constexpr int elements = Left::elements + Right::elements;
+    T *memory;
+    shared_place places;
+    // Lines and steps are the same in all turns.
+    strides left;
+    strides right;
+    int64_t rows;
+    int64_t columns;
+    bool whole;
+    int64_t left_first;
+    int64_t right_first;
+    __device__ stages_of(const factors<T, T> &now, char *staging, bool complete)
+        : memory(reinterpret_cast<T *>(staging)), places(place_of(staging)),
+          left(left_deep ? strides{now.left.row, now.left.column}
+                         : strides{now.left.column, now.left.row}),
+          right(right_deep ? strides{now.right.column, now.right.row}
+                           : strides{now.right.row, now.right.column}),
+          rows(now.rows), columns(now.columns),
+          whole(complete && Left::even && Right::even && left.step == 1 && right.step == 1 &&
+                left.line % 8 == 0 && right.line % 8 == 0),
+          left_first(Left::first(left.line)), right_first(Right::first(right.line))
+    {
+    }
+    // The place of a stage's left operand; the right one lies behind it.
+    __device__ shared_place at(int number) const
+    {
+        return places + number * elements * int{sizeof(T)};
+    }
+    static constexpr int left_bytes = Left::elements * int{sizeof(T)};
+    // Begins to copy a step of this `depth` into a stage; false where none is left.
+    template <int depth, class Steps> __device__ bool load(Steps &steps, int number)
+    {
+        if (!steps.find()) {
+            return false;
+        }
+        const auto &now = steps.now;
+        const uintptr_t addresses = reinterpret_cast<uintptr_t>(now.left.data) |
+                                    reinterpret_cast<uintptr_t>(now.right.data);
+        if (whole && now.depth >= depth && addresses % 16 == 0) {
+            Left::copy_whole(at(number), now.left.data + left_first, left.line);
+            Right::copy_whole(at(number) + left_bytes, now.right.data + right_first, right.line);
+        } else {
+            T *const to = memory + number * elements;
+            Left::copy(to, now.left.data, left, left_deep ? rows : now.depth,
+                       left_deep ? now.depth : rows);
+            Right::copy(to + Left::elements, now.right.data, right,
+                        right_deep ? columns : now.depth, right_deep ? now.depth : columns);
+        }
+        steps.take(depth);
+        return true;
+    }
+};
+
+// How the warps of a block multiply 16-bit types by matrix units: `down` of the warps stand above each
+// other and the others beside, each with `tall` x `wide` parts of 16 x 16 elements. An operand that is
+// `deep` lies along the depth. A step takes `depth` elements along it, and passes through one of so many
+// stages.
+template <int warps, int down, int tall, int wide, int depth, int stages, bool left_deep, bool right_deep>
+struct by_warps {
+    static constexpr int across = warps / down;
+    static constexpr int rows = down * tall * 16;
+    static constexpr int columns = across * wide * 16;
+    // The products of all turns, for one block of sums.
+    template <bool single, class T, class At, class To>
+    static __device__ void multiply(product_steps<single, T, T, At> steps, const To &to, char *staging)
+    {
+        using left_stage = staged<T, left_deep ? rows : depth, left_deep ? depth : rows, warps * 32>;
+        using right_stage =
+            staged<T, right_deep ? columns : depth, right_deep ? depth : columns, warps * 32>;
+        const int lane = threadIdx.x % 32;
+        const int top = threadIdx.x / 32 / across * tall * 16;
+        const int first = threadIdx.x / 32 % across * wide * 16;
+        const int64_t valid_rows = steps.now.rows;
+        const int64_t valid_columns = steps.now.columns;
+        const int64_t block_row = steps.row;
+        const int64_t block_column = steps.column;
+        float sums[tall][wide][2][4];
+        const bool complete = valid_rows >= rows && valid_columns >= columns;
+        const auto visit = [&](auto all, auto how) {
+#pragma unroll
+            for (int part = 0; part < tall * wide * 4; ++part) {
+                const int r = part / 4 / wide, c = part / 4 % wide, half_of = part / 2 % 2;
+                const int row = top + r * 16 + lane / 4 + part % 2 * 8;
+                const int column = first + c * 16 + half_of * 8 + lane % 4 * 2;
+                const int64_t left = all ? 2 : row < valid_rows ? valid_columns - column : 0;
+                how(&sums[r][c][half_of][part % 2 * 2], block_row + row, block_column + column, left);
+            }
+        };
+        visit(std::false_type{}, [&](float *pair, int64_t row, int64_t column, int64_t left) {
+            pair[0] = left > 0 ? to.start(row, column) : 0.0F;
+            pair[1] = left > 1 ? to.start(row, column + 1) : 0.0F;
+        });
+        __syncthreads();
+        stages_of<T, left_stage, right_stage, left_deep, right_deep> operands(
+            steps.now, staging, complete);
+        const auto load = [&](int number) { return operands.template load<depth>(steps, number); };
+        int ahead = 0;
+        for (int number = 0; number < stages - 1; ++number) {
+            ahead += load(number) ? 1 : 0;
+            commit_chunks();
+        }
+        for (int number = 0; ahead > 0; number = number + 1 == stages ? 0 : number + 1) {
+            wait_for_chunks<stages - 2>();
+            __syncthreads();
+            const shared_place left = operands.at(number);
+            const shared_place right = left + operands.left_bytes;
+            uint32_t lefts[2][tall][4];
+            uint32_t rights[2][wide][4];
+            const auto fetch = [&](int inner) {
+#pragma unroll
+                for (int r = 0; r < tall; ++r) {
+                    const int deep = inner * 16 + lane / 16 * 8 + lane % 8;
+                    const int from = left_deep ? left_stage::at(top + r * 16 + lane % 16,
+                                                                inner * 2 + lane / 16)
+                                               : left_stage::at(deep, top / 8 + r * 2 + lane / 8 % 2);
+                    load_fragments<!left_deep>(lefts[inner % 2][r], left + from * int{sizeof(T)});
+                }
+#pragma unroll
+                for (int c = 0; c < wide; ++c) {
+                    const int line = first + c * 16 + lane / 16 * 8 + lane % 8;
+                    const int from = right_deep ? right_stage::at(line, inner * 2 + lane / 8 % 2)
+                                                : right_stage::at(inner * 16 + lane % 16,
+                                                                  first / 8 + c * 2 + lane / 16);
+                    load_fragments<!right_deep>(rights[inner % 2][c], right + from * int{sizeof(T)});
+                }
+            };
+            const auto multiply = [&](int inner) {
+#pragma unroll
+                for (int r = 0; r < tall; ++r) {
+#pragma unroll
+                    for (int c = 0; c < wide; ++c) {
+                        const uint32_t *const both = rights[inner][c];
+                        multiply_fragments(sums[r][c][0], lefts[inner][r], both, T{});
+                        multiply_fragments(sums[r][c][1], lefts[inner][r], both + 2, T{});
+                    }
+                }
+            };
+            fetch(0);
+#pragma unroll
+            for (int inner = 0; inner < depth / 16; ++inner) {
+                if (inner + 1 < depth / 16) {
+                    fetch(inner + 1);
+                }
+                multiply(inner % 2);
+                if (inner == 0) {
+                    // What is found out about the next copies takes long; the matrix units work
+                    // meanwhile.
+                    ahead += load(number == 0 ? stages - 1 : number - 1) ? 0 : -1;
+                    commit_chunks();
+                }
+            }
+        }
+        wait_for_chunks<0>();
+        __syncthreads();
+        const auto take = [&](const float *pair, int64_t row, int64_t column, int64_t left) {
+            to.take(row, column, left, lanes<float, 2>{pair[0], pair[1]});
+        };
+        if (complete) {
+            visit(std::true_type{}, take);
+        } else {
+            visit(std::false_type{}, take);
+        }
+    }
+};
+
+// How the threads of a block multiply any types by multiply-adds: 16 of them stand above each other and
+// the others beside, each with `tall` x `wide` elements.
+template <int warps, int tall, int wide, bool left_deep, bool right_deep> struct by_threads {
+    static constexpr int threads = warps * 32;
+    static constexpr int across = threads / 16;
+    static constexpr int rows = tall * 16;
+    static constexpr int columns = wide * across;
+    static constexpr int depth = 8;
+    // The products of all turns, for one block of sums.
+    template <bool single, class L, class R, class At, class To>
+    static __device__ void multiply(product_steps<single, L, R, At> steps, const To &to, char *staging)
+    {
+        using T = typename To::type;
+        constexpr int left_parts = (rows * depth + threads - 1) / threads;
+        constexpr int right_parts = (columns * depth + threads - 1) / threads;
+        T *const memory = reinterpret_cast<T *>(staging);
+        const int top = threadIdx.x / across;
+        const int first = threadIdx.x % across;
+        const int64_t valid_rows = steps.now.rows;
+        const int64_t valid_columns = steps.now.columns;
+        const int64_t block_row = steps.row;
+        const int64_t block_column = steps.column;
+        T sums[tall][wide];
+        const auto visit = [&](auto how) {
+#pragma unroll
+            for (int part = 0; part < tall * wide; ++part) {
+                const int row = top + part / wide * 16;
+                const int column = first + part % wide * across;
+                const int64_t left = row < valid_rows ? valid_columns - column : 0;
+                how(sums[part / wide][part % wide], block_row + row, block_column + column, left);
+            }
+        };
+        visit([&](T &sum, int64_t row, int64_t column, int64_t left) {
+            sum = left > 0 ? to.start(row, column) : T{0};
+        });
+        __syncthreads();
+        T lefts[left_parts];
+        T rights[right_parts];
+        const auto load = [&] {
+            if (!steps.find()) {
+                return false;
+            }
+            const auto &now = steps.now;
+#pragma unroll
+            for (int part = 0; part < left_parts; ++part) {
+                const int each = threadIdx.x + part * threads;
+                const int64_t row = left_deep ? each / depth : each % rows;
+                const int k = left_deep ? each % depth : each / rows;
+                const bool there = row < min(now.rows, int64_t{rows}) && k < now.depth;
+                lefts[part] = there ? widened<T>(now.left.data[row * now.left.row + k * now.left.column])
+                                    : T{0};
+            }
+#pragma unroll
+            for (int part = 0; part < right_parts; ++part) {
+                const int each = threadIdx.x + part * threads;
+                const int64_t column = right_deep ? each / depth : each % columns;
+                const int k = right_deep ? each % depth : each / columns;
+                const bool there = column < min(now.columns, int64_t{columns}) && k < now.depth;
+                rights[part] =
+                    there ? widened<T>(now.right.data[k * now.right.row + column * now.right.column])
+                          : T{0};
+            }
+            steps.take(depth);
+            return true;
+        };
+        bool more = load();
+        for (int number = 0; more; number = 1 - number) {
+            T *const left = memory + number * depth * (rows + columns);
+            T *const right = left + depth * rows;
+#pragma unroll
+            for (int part = 0; part < left_parts; ++part) {
+                const int each = threadIdx.x + part * threads;
+                const int row = left_deep ? each / depth : each % rows;
+                const int k = left_deep ? each % depth : each / rows;
+                if (each < rows * depth) {
+                    left[k * rows + row] = lefts[part];
+                }
+            }
+#pragma unroll
+            for (int part = 0; part < right_parts; ++part) {
+                const int each = threadIdx.x + part * threads;
+                const int column = right_deep ? each / depth : each % columns;
+                const int k = right_deep ? each % depth : each / columns;
+                if (each < columns * depth) {
+                    right[k * columns + column] = rights[part];
+                }
+            }
+            __syncthreads();
+            more = load();
+#pragma unroll
+            for (int k = 0; k < depth; ++k) {
+                T of_left[tall];
+                T of_right[wide];
+#pragma unroll
+                for (int r = 0; r < tall; ++r) {
+                    of_left[r] = left[k * rows + top + r * 16];
+                }
+#pragma unroll
+                for (int c = 0; c < wide; ++c) {
+                    of_right[c] = right[k * columns + first + c * across];
+                }
+#pragma unroll
+                for (int r = 0; r < tall; ++r) {
+#pragma unroll
+                    for (int c = 0; c < wide; ++c) {
+                        sums[r][c] += of_left[r] * of_right[c];
+                    }
+                }
+            }
+        }
+        __syncthreads();
+        visit([&](T sum, int64_t row, int64_t column, int64_t left) {
+            to.take(row, column, left, lanes<T, 1>{sum});
+        });
+    }
+};
+
+// Adds the products that `at` gives for each turn, whose rows and columns are the same, up block by
+// block, as `How` says, which takes each turn in one step where turns are `single`; `to` says with what
+// sums begin and what becomes of them. `staging` may be the memory of a matrix that has no more
+// elements than one block.
+template <class How, bool single, class L, class R, class At, class To>
+__device__ inline void multiply_blocks(factors<L, R> whole, int64_t turns, At at, const To &to,
                                        char *staging)
 {
-    constexpr int across = block_warps / down;
-    constexpr int rows = down * tall * 16;
-    constexpr int columns = across * wide * 16;
-    constexpr int stages = 128 / depth;
-    using left_stage = staged<T, left_deep ? rows : depth, left_deep ? depth : rows>;
-    using right_stage = staged<T, right_deep ? columns : depth, right_deep ? depth : columns>;
-    constexpr int stage = left_stage::elements + right_stage::elements;
-    T *const memory = reinterpret_cast<T *>(staging);
-    const shared_place places_from = place_of(staging);
-    const int lane = threadIdx.x % 32;
-    const int top = threadIdx.x / 32 / across * tall * 16;
-    const int first = threadIdx.x / 32 % across * wide * 16;
-    const int64_t valid_rows = steps.now.rows;
-    const int64_t valid_columns = steps.now.columns;
-    float sums[tall][wide][2][4];
-    const auto visit = [&](auto how) {
-#pragma unroll
-        for (int part = 0; part < tall * wide * 8; ++part) {
-            const int r = part / 8 / wide, c = part / 8 % wide, half_of = part / 4 % 2;
-            const int row = top + r * 16 + lane / 4 + part % 4 / 2 * 8;
-            const int column = first + c * 16 + half_of * 8 + lane % 4 * 2 + part % 2;
-            const bool there = row < valid_rows && column < valid_columns;
-            how(sums[r][c][half_of][part % 4], to.data + row * to.row + column * to.column, there);
-        }
-    };
-    visit([](float &sum, const float *place, bool there) { sum = there ? *place : 0.0F; });
-    __syncthreads();
-    // Lines and steps are the same in all turns.
-    const auto [left_line, left_step] =
-        left_deep ? strides{steps.now.left.row, steps.now.left.column}
-                  : strides{steps.now.left.column, steps.now.left.row};
-    const auto [right_line, right_step] =
-        right_deep ? strides{steps.now.right.column, steps.now.right.row}
-                   : strides{steps.now.right.row, steps.now.right.column};
-    const bool whole = left_stage::even && right_stage::even && left_step == 1 && right_step == 1 &&
-                       left_line % 8 == 0 && right_line % 8 == 0 && valid_rows >= rows &&
-                       valid_columns >= columns;
-    const int64_t left_first = left_stage::first(left_line);
-    const int64_t right_first = right_stage::first(right_line);
-    const auto load = [&](int number) {
-        if (!steps.find()) {
-            return false;
-        }
-        const auto &now = steps.now;
-        T *const left = memory + number * stage;
-        T *const right = left + left_stage::elements;
-        const uintptr_t addresses = reinterpret_cast<uintptr_t>(now.left.data) |
-                                 reinterpret_cast<uintptr_t>(now.right.data);
-        if (whole && now.depth >= depth && addresses % 16 == 0) {
-            const shared_place place = places_from + number * stage * int{sizeof(T)};
-            left_stage::copy_whole(place, now.left.data + left_first, left_stage::down * left_line);
-            right_stage::copy_whole(place + left_stage::elements * sizeof(T),
-                                    now.right.data + right_first, right_stage::down * right_line);
-        } else {
-            left_stage::copy(left, now.left.data, left_line, left_step,
-                             left_deep ? valid_rows : now.depth,
-                             left_deep ? now.depth : valid_rows);
-            right_stage::copy(right, now.right.data, right_line, right_step,
-                              right_deep ? valid_columns : now.depth,
-                              right_deep ? now.depth : valid_columns);
-        }
-        steps.take(depth);
-        return true;
-    };
-    int ahead = 0;
-    for (int number = 0; number < stages - 1; ++number) {
-        ahead += load(number) ? 1 : 0;
-        commit_chunks();
-    }
-    for (int number = 0; ahead > 0; number = number + 1 == stages ? 0 : number + 1) {
-        wait_for_chunks<stages - 2>();
-        __syncthreads();
-        const shared_place left = places_from + number * stage * int{sizeof(T)};
-        const shared_place right = left + left_stage::elements * int{sizeof(T)};
-        uint32_t lefts[2][tall][4];
-        uint32_t rights[2][wide][4];
-        const auto fetch = [&](int inner) {
-#pragma unroll
-            for (int r = 0; r < tall; ++r) {
-                const int deep = inner * 16 + lane / 16 * 8 + lane % 8;
-                const int from = left_deep ? left_stage::at(top + r * 16 + lane % 16,
-                                                            inner * 2 + lane / 16)
-                                           : left_stage::at(deep, top / 8 + r * 2 + lane / 8 % 2);
-                load_fragments<!left_deep>(lefts[inner % 2][r], left + from * int{sizeof(T)});
-            }
-#pragma unroll
-            for (int c = 0; c < wide; ++c) {
-                const int line = first + c * 16 + lane / 16 * 8 + lane % 8;
-                const int from = right_deep ? right_stage::at(line, inner * 2 + lane / 8 % 2)
-                                            : right_stage::at(inner * 16 + lane % 16,
-                                                              first / 8 + c * 2 + lane / 16);
-                load_fragments<!right_deep>(rights[inner % 2][c], right + from * int{sizeof(T)});
-            }
-        };
-        const auto multiply = [&](int inner) {
-#pragma unroll
-            for (int r = 0; r < tall; ++r) {
-#pragma unroll
-                for (int c = 0; c < wide; ++c) {
-                    const uint32_t *const both = rights[inner][c];
-                    multiply_fragments(sums[r][c][0], lefts[inner][r], both, T{});
-                    multiply_fragments(sums[r][c][1], lefts[inner][r], both + 2, T{});
-                }
-            }
-        };
-        fetch(0);
-#pragma unroll
-        for (int inner = 0; inner < depth / 16; ++inner) {
-            if (inner + 1 < depth / 16) {
-                fetch(inner + 1);
-            }
-            multiply(inner % 2);
-            if (inner == 0) {
-                // What is found out about the next copies takes long; the matrix units work
-                // meanwhile.
-                ahead += load(number == 0 ? stages - 1 : number - 1) ? 0 : -1;
-                commit_chunks();
-            }
-        }
-    }
-    wait_for_chunks<0>();
-    __syncthreads();
-    visit([](float &sum, float *place, bool there) {
-        if (there) {
-            *place = sum;
-        }
-    });
-}
-
-// The same for any types, by multiply-adds of the threads, of which 16 stand above each other and the
-// others beside, each with `tall` x `wide` elements.
-template <int tall, int wide, bool left_deep, bool right_deep, class T, class L, class R, class At>
-__device__ inline void multiply_elements(product_steps<L, R, At> steps, matrix<T> to, char *staging)
-{
-    constexpr int rows = tall * 16;
-    constexpr int threads = block_warps * 32;
-    constexpr int across = threads / 16;
-    constexpr int columns = wide * across;
-    constexpr int depth = 8;
-    constexpr int left_parts = (rows * depth + threads - 1) / threads;
-    constexpr int right_parts = (columns * depth + threads - 1) / threads;
-    T *const memory = reinterpret_cast<T *>(staging);
-    const int top = threadIdx.x / across;
-    const int first = threadIdx.x % across;
-    const int64_t valid_rows = steps.now.rows;
-    const int64_t valid_columns = steps.now.columns;
-    T sums[tall][wide];
-    const auto visit = [&](auto how) {
-#pragma unroll
-        for (int part = 0; part < tall * wide; ++part) {
-            const int row = top + part / wide * 16;
-            const int column = first + part % wide * across;
-            const bool there = row < valid_rows && column < valid_columns;
-            how(sums[part / wide][part % wide], to.data + row * to.row + column * to.column, there);
-        }
-    };
-    visit([](T &sum, const T *place, bool there) { sum = there ? *place : T{0}; });
-    __syncthreads();
-    T lefts[left_parts];
-    T rights[right_parts];
-    const auto load = [&] {
-        if (!steps.find()) {
-            return false;
-        }
-        const auto &now = steps.now;
-#pragma unroll
-        for (int part = 0; part < left_parts; ++part) {
-            const int each = threadIdx.x + part * threads;
-            const int64_t row = left_deep ? each / depth : each % rows;
-            const int k = left_deep ? each % depth : each / rows;
-            const bool there = row < min(now.rows, int64_t{rows}) && k < now.depth;
-            lefts[part] = there ? widened<T>(now.left.data[row * now.left.row + k * now.left.column])
-                                : T{0};
-        }
-#pragma unroll
-        for (int part = 0; part < right_parts; ++part) {
-            const int each = threadIdx.x + part * threads;
-            const int64_t column = right_deep ? each / depth : each % columns;
-            const int k = right_deep ? each % depth : each / columns;
-            const bool there = column < min(now.columns, int64_t{columns}) && k < now.depth;
-            rights[part] =
-                there ? widened<T>(now.right.data[k * now.right.row + column * now.right.column])
-                      : T{0};
-        }
-        steps.take(depth);
-        return true;
-    };
-    bool more = load();
-    for (int number = 0; more; number = 1 - number) {
-        T *const left = memory + number * depth * (rows + columns);
-        T *const right = left + depth * rows;
-#pragma unroll
-        for (int part = 0; part < left_parts; ++part) {
-            const int each = threadIdx.x + part * threads;
-            const int row = left_deep ? each / depth : each % rows;
-            const int k = left_deep ? each % depth : each / rows;
-            if (each < rows * depth) {
-                left[k * rows + row] = lefts[part];
-            }
-        }
-#pragma unroll
-        for (int part = 0; part < right_parts; ++part) {
-            const int each = threadIdx.x + part * threads;
-            const int column = right_deep ? each / depth : each % columns;
-            const int k = right_deep ? each % depth : each / columns;
-            if (each < columns * depth) {
-                right[k * columns + column] = rights[part];
-            }
-        }
-        __syncthreads();
-        more = load();
-#pragma unroll
-        for (int k = 0; k < depth; ++k) {
-            T of_left[tall];
-            T of_right[wide];
-#pragma unroll
-            for (int r = 0; r < tall; ++r) {
-                of_left[r] = left[k * rows + top + r * 16];
-            }
-#pragma unroll
-            for (int c = 0; c < wide; ++c) {
-                of_right[c] = right[k * columns + first + c * across];
-            }
-#pragma unroll
-            for (int r = 0; r < tall; ++r) {
-#pragma unroll
-                for (int c = 0; c < wide; ++c) {
-                    sums[r][c] += of_left[r] * of_right[c];
-                }
-            }
-        }
-    }
-    __syncthreads();
-    visit([](T &sum, T *place, bool there) {
-        if (there) {
-            *place = sum;
-        }
-    });
-}
-
-// to += left @ right for the products that `at` gives for each turn, whose rows and columns are the
-// same, block by block; see `multiply_blocks` and, where `down` is 0, `multiply_elements`.
-template <int down, int tall, int wide, int depth, bool left_deep, bool right_deep, class T, class At>
-__device__ inline void multiply_along(int64_t turns, At at, matrix<T> to, char *staging)
-{
-    if (turns <= 0) {
-        return;
-    }
-    const auto whole = at(0);
-    constexpr int rows = down == 0 ? tall * 16 : down * tall * 16;
-    constexpr int columns = down == 0 ? wide * block_warps * 2 : block_warps / (down == 0 ? 1 : down) * wide * 16;
-    for (int64_t row = 0; row < whole.rows; row += rows) {
-        for (int64_t column = 0; column < whole.columns; column += columns) {
+    for (int64_t row = 0; row < whole.rows; row += How::rows) {
+        for (int64_t column = 0; column < whole.columns; column += How::columns) {
             const auto now = factors_from(whole, row, column);
-            const matrix<T> part{to.data + row * to.row + column * to.column, to.row, to.column};
-            const product_steps steps{turns, at, row, column, 0, now};
-            if constexpr (down == 0) {
-                multiply_elements<tall, wide, left_deep, right_deep>(steps, part, staging);
-            } else {
-                multiply_blocks<down, tall, wide, depth, left_deep, right_deep>(steps, part, staging);
-            }
+            const product_steps<single, L, R, At> steps{turns, at, row, column, 0, now};
+            How::multiply(steps, to, staging);
         }
     }
+}
+
+template <class How, bool single, class At, class To>
+__device__ inline void multiply_along(int64_t turns, At at, const To &to, char *staging)
+{
+    multiply_blocks<How, single>(at(0), turns, at, to, staging);
 }
 
 } // namespace sketch

@@ -32,6 +32,7 @@ LIBRARY = Library(
         *shared("numbers.hpp", "functions.hpp", "lanes.hpp", "random.hpp", "launch.hpp"),
         _FOLDER / "block.hpp",
         _FOLDER / "product.hpp",
+        _FOLDER / "groups.hpp",
         _FOLDER / "host.hpp",
     ),
     _for_both,

@@ -9,10 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, min, too_large, both, lanes, at_once, load_lanes,
-// store_lanes, matrix, widened, factors, factors_from, product_steps, place_of, copy_chunk,
-// commit_chunks, wait_for_chunks, load_fragments, block_warps, strides, staged, multiply_blocks,
-// multiply_elements, multiply_along, allow_shared.
+// The library: floor_div, ceil_div, max, min, too_large, lanes, at_once, store_lanes, matrix,
+// widened, factors, factors_from, sums_used, sums_for, product_steps, by_threads,
+// multiply_blocks, multiply_along.
 
 extern "C" __global__ void batched_matmul_1(
     const float *__restrict X, const float *__restrict W, float *__restrict Y, int64_t B,
@@ -28,27 +27,11 @@ extern "C" __global__ void batched_matmul_1(
         const int64_t j = program % sketch::ceil_div(N, TN);
         const int64_t i = program / sketch::ceil_div(N, TN) % sketch::ceil_div(M, TM);
         const int64_t b = program / sketch::ceil_div(N, TN) / sketch::ceil_div(M, TM);
-        float *const y = reinterpret_cast<float *>(block_memory + 256);
-        for (int64_t row = thread / 32; row < std::min<int64_t>(TM, M - i * TM); row += threads /
-            32) {
-            // y = alloc([TM, TN], init=0.0)
-            float *const y_row = y + row * TN;
-            for (int64_t first = thread % 32 * 4, end = std::min<int64_t>(TN, N - j * TN); first <
-                end; first += 32 * 4) {
-                sketch::lanes<float, 4> y_row_lanes;
-                #pragma unroll
-                for (int part = 0; part < 4; ++part) {
-                    y_row_lanes[part] = 0.0f;
-                }
-                sketch::store_lanes(y_row + first, end - first, y_row_lanes);
-            }
-        }
         // for k in range(ceil(K, TK)):
         // load(X[b, i*TM:(i+1)*TM, k*TK:(k+1)*TK] -> x)
         // load(W[b, k*TK:(k+1)*TK, j*TN:(j+1)*TN] -> w)
         // gemm(x, w, y)
-        __syncthreads();
-        sketch::multiply_along<0, 8, 16, 8, true, false>(
+        sketch::multiply_along<sketch::by_threads<4, 8, 16, true, false>, false>(
             sketch::ceil_div(K, TK),
             [&]([[maybe_unused]] int64_t k) {
                 return sketch::factors<float, float>{
@@ -57,25 +40,18 @@ extern "C" __global__ void batched_matmul_1(
                     sketch::matrix<const float>{X + K * M * b + K * TM * i + TK * k, K, 1},
                     sketch::matrix<const float>{W + K * N * b + N * TK * k + TN * j, N, 1}};
             },
-            sketch::matrix<float>{y, TN, 1}, reinterpret_cast<char *>(y));
-        __syncthreads();
-        for (int64_t row = thread / 32; row < std::min<int64_t>(TM, M - i * TM); row += threads /
-            32) {
-            // store(y -> Y[b, i*TM:(i+1)*TM, j*TN:(j+1)*TN])
-            const float *const y_row_2 = y + row * TN;
-            float *const Y_row = Y + ((b * M + (i * TM + row)) * N + j * TN);
-            for (int64_t first = thread % 32 * 4, end = std::min<int64_t>(TN, N - j * TN); first <
-                end; first += 32 * 4) {
-                sketch::lanes<float, 4> Y_row_lanes;
-                const auto y_row_2_lanes = sketch::load_lanes<4>(y_row_2 + first, end - first);
+            sketch::sums_for<float>([&]([[maybe_unused]] int64_t row, int64_t first, int64_t left,
+                const sketch::lanes<float, 1> &y_row_2_lanes) {
+                // store(y -> Y[b, i*TM:(i+1)*TM, j*TN:(j+1)*TN])
+                float *const Y_row = Y + ((b * M + (i * TM + row)) * N + j * TN);
+                sketch::lanes<float, 1> Y_row_lanes;
                 #pragma unroll
-                for (int part = 0; part < 4; ++part) {
+                for (int part = 0; part < 1; ++part) {
                     const float y_value = y_row_2_lanes[part];
                     Y_row_lanes[part] = y_value;
                 }
-                sketch::store_lanes(Y_row + first, end - first, Y_row_lanes);
-            }
-        }
+                sketch::store_lanes(Y_row + first, left, Y_row_lanes);
+            }), block_memory + 256);
         __syncthreads();
     }
 }
@@ -101,9 +77,8 @@ extern "C" int64_t batched_matmul(
     {
         const int64_t programs = B * sketch::ceil_div(M, TM) * sketch::ceil_div(N, TN);
         const int64_t blocks = std::min<int64_t>(programs, 65536);
-        sketch::allow_shared(batched_matmul_1, 65792);
         if (blocks > 0) {
-            batched_matmul_1<<<static_cast<unsigned>(blocks), 128, 65792>>>(X, W, Y, B, M, N, K,
+            batched_matmul_1<<<static_cast<unsigned>(blocks), 128, 16640>>>(X, W, Y, B, M, N, K,
                 programs);
         }
         if (cudaGetLastError() != cudaSuccess) {

@@ -10,10 +10,9 @@
 #include <cuda_runtime.h>
 
 // The library: floor_div, floor_mod, ceil_div, bits_of, float_of, max, min, exp, too_large, plus,
-// largest, both, lanes, at_once, load_lanes, store_lanes, combined_in_warp, combined, matrix,
-// widened, added, factors, factors_from, product_steps, place_of, copy_chunk, commit_chunks,
-// wait_for_chunks, load_fragments, block_warps, strides, staged, multiply_blocks,
-// multiply_elements, multiply_along, layout, arena, allow_shared.
+// largest, lanes, at_once, load_lanes, store_lanes, combined_in_warp, combined, matrix, widened,
+// added, factors, factors_from, sums_in, product_steps, by_threads, multiply_blocks,
+// multiply_along, layout, arena, allow_shared.
 
 extern "C" __global__ void causal_attention_1(
     const float *__restrict Q, const float *__restrict K, const float *__restrict V,
@@ -70,24 +69,10 @@ extern "C" __global__ void causal_attention_1(
         // for j in range(ceil(min((i+1)*TM + N - M, N), TN)):
         for (int64_t j = 0; j < sketch::ceil_div(std::min<int64_t>((i + 1) * TM + N - M, N), TN);
             ++j) {
-            __syncthreads();
-            for (int64_t row = thread / 32; row < std::min<int64_t>(TM, M - i * TM); row += threads
-                / 32) {
-                float *const scores_row = scores + row * TN;
-                for (int64_t first = thread % 32 * 2, end = std::min<int64_t>(TN, N - j * TN); first
-                    < end; first += 32 * 2) {
-                    sketch::lanes<float, 2> scores_row_lanes;
-                    #pragma unroll
-                    for (int part = 0; part < 2; ++part) {
-                        scores_row_lanes[part] = 0.0f;
-                    }
-                    sketch::store_lanes(scores_row + first, end - first, scores_row_lanes);
-                }
-            }
             // load(K[b, h//(HQ//HK), j*TN:(j+1)*TN, 0:D] -> k)
             // matmul(q, k, scores, trans_b=True)
             __syncthreads();
-            sketch::multiply_along<0, 4, 8, 8, true, true>(
+            sketch::multiply_along<sketch::by_threads<4, 4, 8, true, true>, false>(
                 1,
                 [&](int64_t) {
                     return sketch::factors<float, float>{
@@ -96,7 +81,8 @@ extern "C" __global__ void causal_attention_1(
                         sketch::matrix<const float>{K + D * HK * N * b + sketch::floor_div(h,
                             sketch::floor_div(HQ, HK)) * D * N + D * TN * j, 1, D}};
                 },
-                sketch::matrix<float>{scores, TN, 1}, block_memory + 768);
+                sketch::sums_in<float, true>{sketch::matrix<float>{scores, TN, 1}}, block_memory +
+                    768);
             // if present(MASK):
             if (MASK != nullptr) {
                 __syncthreads();
@@ -209,7 +195,7 @@ extern "C" __global__ void causal_attention_1(
             // load(V[b, h//(HQ//HK), j*TN:(j+1)*TN, 0:D] -> v)
             // gemm(scores, v, y)
             __syncthreads();
-            sketch::multiply_along<0, 4, 8, 8, true, false>(
+            sketch::multiply_along<sketch::by_threads<4, 4, 8, true, false>, false>(
                 1,
                 [&](int64_t) {
                     return sketch::factors<float, float>{
@@ -218,7 +204,7 @@ extern "C" __global__ void causal_attention_1(
                         sketch::matrix<const float>{V + D * HK * N * b + sketch::floor_div(h,
                             sketch::floor_div(HQ, HK)) * D * N + D * TN * j, D, 1}};
                 },
-                sketch::matrix<float>{y, D, 1}, block_memory + 768);
+                sketch::sums_in<float, false>{sketch::matrix<float>{y, D, 1}}, block_memory + 768);
         }
         __syncthreads();
         for (int64_t row = thread / 32; row < std::min<int64_t>(TM, M - i * TM); row += threads /

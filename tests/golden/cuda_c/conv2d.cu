@@ -9,10 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, floor_mod, ceil_div, max, min, natural, too_large, both, lanes,
-// at_once, load_lanes, store_lanes, matrix, widened, factors, factors_from, product_steps,
-// place_of, copy_chunk, commit_chunks, wait_for_chunks, load_fragments, block_warps, strides,
-// staged, multiply_blocks, multiply_elements, multiply_along, allow_shared.
+// The library: floor_div, floor_mod, ceil_div, max, min, natural, too_large, lanes, at_once,
+// load_lanes, store_lanes, matrix, widened, factors, factors_from, sums_in, product_steps,
+// by_threads, multiply_blocks, multiply_along, allow_shared.
 
 extern "C" __global__ void conv2d_1(
     const float *__restrict X, const float *__restrict WEIGHT, const float *__restrict BIAS,
@@ -93,7 +92,7 @@ extern "C" __global__ void conv2d_1(
             }
             // gemm(x, w, y, trans_b=True)
             __syncthreads();
-            sketch::multiply_along<0, 8, 8, 8, true, true>(
+            sketch::multiply_along<sketch::by_threads<4, 8, 8, true, true>, false>(
                 1,
                 [&](int64_t) {
                     return sketch::factors<float, float>{
@@ -102,7 +101,8 @@ extern "C" __global__ void conv2d_1(
                         sketch::matrix<const float>{x, TK, 1},
                         sketch::matrix<const float>{w, 1, TK}};
                 },
-                sketch::matrix<float>{y, TO, 1}, reinterpret_cast<char *>(y));
+                sketch::sums_in<float, false>{sketch::matrix<float>{y, TO, 1}},
+                    reinterpret_cast<char *>(y));
         }
         // if present(BIAS):
         if (BIAS != nullptr) {

@@ -9,10 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, floor_mod, ceil_div, max, min, natural, too_large, both, lanes,
-// at_once, store_lanes, matrix, widened, factors, factors_from, product_steps, place_of,
-// copy_chunk, commit_chunks, wait_for_chunks, load_fragments, block_warps, strides, staged,
-// multiply_blocks, multiply_elements, multiply_along, allow_shared.
+// The library: floor_div, floor_mod, ceil_div, max, min, natural, too_large, lanes, at_once,
+// store_lanes, matrix, widened, factors, factors_from, sums_in, product_steps, by_threads,
+// multiply_blocks, multiply_along, allow_shared.
 
 extern "C" __global__ void conv_transpose2d_1(
     const float *__restrict X, const float *__restrict WEIGHT, float *__restrict Y, int64_t N,
@@ -100,7 +99,7 @@ extern "C" __global__ void conv_transpose2d_1(
             }
             // gemm(x, w, y)
             __syncthreads();
-            sketch::multiply_along<0, 8, 8, 8, true, false>(
+            sketch::multiply_along<sketch::by_threads<4, 8, 8, true, false>, false>(
                 1,
                 [&](int64_t) {
                     return sketch::factors<float, float>{
@@ -109,7 +108,8 @@ extern "C" __global__ void conv_transpose2d_1(
                         sketch::matrix<const float>{x, TK, 1},
                         sketch::matrix<const float>{w, TO, 1}};
                 },
-                sketch::matrix<float>{y, TO, 1}, reinterpret_cast<char *>(y));
+                sketch::sums_in<float, false>{sketch::matrix<float>{y, TO, 1}},
+                    reinterpret_cast<char *>(y));
         }
         __syncthreads();
         for (int64_t row = thread / 32; row < std::min<int64_t>(TP, N * OH * OW - i * TP); row +=

@@ -9,10 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, min, too_large, both, lanes, at_once, load_lanes,
-// store_lanes, matrix, widened, factors, factors_from, product_steps, place_of, copy_chunk,
-// commit_chunks, wait_for_chunks, load_fragments, block_warps, strides, staged, multiply_blocks,
-// multiply_elements, multiply_along.
+// The library: floor_div, ceil_div, max, min, too_large, lanes, at_once, store_lanes, matrix,
+// widened, factors, factors_from, sums_used, sums_for, product_steps, by_threads,
+// multiply_blocks, multiply_along.
 
 extern "C" __global__ void gram_1(
     const float *__restrict X, float *__restrict G, int64_t M, int64_t N, int64_t programs)
@@ -25,27 +24,11 @@ extern "C" __global__ void gram_1(
     for (int64_t program = blockIdx.x; program < programs; program += gridDim.x) {
         const int64_t j = program % sketch::ceil_div(N, TN);
         const int64_t i = program / sketch::ceil_div(N, TN);
-        float *const g = reinterpret_cast<float *>(block_memory + 256);
-        for (int64_t row = thread / 32; row < std::min<int64_t>(TN, N - i * TN); row += threads /
-            32) {
-            // g = alloc([TN, TN], init=0.0)
-            float *const g_row = g + row * TN;
-            for (int64_t first = thread % 32 * 2, end = std::min<int64_t>(TN, N - j * TN); first <
-                end; first += 32 * 2) {
-                sketch::lanes<float, 2> g_row_lanes;
-                #pragma unroll
-                for (int part = 0; part < 2; ++part) {
-                    g_row_lanes[part] = 0.0f;
-                }
-                sketch::store_lanes(g_row + first, end - first, g_row_lanes);
-            }
-        }
         // for k in range(ceil(M, TK)):
         // load(X[k*TK:(k+1)*TK, i*TN:(i+1)*TN] -> left)
         // load(X[k*TK:(k+1)*TK, j*TN:(j+1)*TN] -> right)
         // gemm(left, right, g, trans_a=True, precision="tf32x3")
-        __syncthreads();
-        sketch::multiply_along<0, 4, 8, 8, false, false>(
+        sketch::multiply_along<sketch::by_threads<4, 4, 8, false, false>, false>(
             sketch::ceil_div(M, TK),
             [&]([[maybe_unused]] int64_t k) {
                 return sketch::factors<float, float>{
@@ -54,25 +37,18 @@ extern "C" __global__ void gram_1(
                     sketch::matrix<const float>{X + N * TK * k + TN * i, 1, N},
                     sketch::matrix<const float>{X + N * TK * k + TN * j, N, 1}};
             },
-            sketch::matrix<float>{g, TN, 1}, reinterpret_cast<char *>(g));
-        __syncthreads();
-        for (int64_t row = thread / 32; row < std::min<int64_t>(TN, N - i * TN); row += threads /
-            32) {
-            // store(g -> G[i*TN:(i+1)*TN, j*TN:(j+1)*TN])
-            const float *const g_row_2 = g + row * TN;
-            float *const G_row = G + ((i * TN + row) * N + j * TN);
-            for (int64_t first = thread % 32 * 2, end = std::min<int64_t>(TN, N - j * TN); first <
-                end; first += 32 * 2) {
-                sketch::lanes<float, 2> G_row_lanes;
-                const auto g_row_2_lanes = sketch::load_lanes<2>(g_row_2 + first, end - first);
+            sketch::sums_for<float>([&]([[maybe_unused]] int64_t row, int64_t first, int64_t left,
+                const sketch::lanes<float, 1> &g_row_2_lanes) {
+                // store(g -> G[i*TN:(i+1)*TN, j*TN:(j+1)*TN])
+                float *const G_row = G + ((i * TN + row) * N + j * TN);
+                sketch::lanes<float, 1> G_row_lanes;
                 #pragma unroll
-                for (int part = 0; part < 2; ++part) {
+                for (int part = 0; part < 1; ++part) {
                     const float g_value = g_row_2_lanes[part];
                     G_row_lanes[part] = g_value;
                 }
-                sketch::store_lanes(G_row + first, end - first, G_row_lanes);
-            }
-        }
+                sketch::store_lanes(G_row + first, left, G_row_lanes);
+            }), block_memory + 256);
         __syncthreads();
     }
 }
@@ -95,7 +71,7 @@ extern "C" int64_t gram(const float *__restrict X, float *__restrict G, int64_t 
         const int64_t programs = sketch::ceil_div(N, TN) * sketch::ceil_div(N, TN);
         const int64_t blocks = std::min<int64_t>(programs, 65536);
         if (blocks > 0) {
-            gram_1<<<static_cast<unsigned>(blocks), 128, 16640>>>(X, G, M, N, programs);
+            gram_1<<<static_cast<unsigned>(blocks), 128, 8448>>>(X, G, M, N, programs);
         }
         if (cudaGetLastError() != cudaSuccess) {
             return -2;

@@ -9,10 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, min, too_large, both, lanes, at_once, load_lanes,
-// store_lanes, matrix, widened, factors, factors_from, product_steps, place_of, copy_chunk,
-// commit_chunks, wait_for_chunks, load_fragments, block_warps, strides, staged, multiply_blocks,
-// multiply_elements, multiply_along, allow_shared.
+// The library: floor_div, ceil_div, max, min, too_large, lanes, at_once, store_lanes, matrix,
+// widened, factors, factors_from, sums_used, sums_for, product_steps, by_threads,
+// multiply_blocks, multiply_along.
 
 extern "C" __global__ void matmul_blocked_1(
     const float *__restrict A, const float *__restrict B, float *__restrict C, int64_t M,
@@ -27,27 +26,11 @@ extern "C" __global__ void matmul_blocked_1(
     for (int64_t program = blockIdx.x; program < programs; program += gridDim.x) {
         const int64_t j = program % sketch::ceil_div(N, TN);
         const int64_t i = program / sketch::ceil_div(N, TN);
-        float *const c = reinterpret_cast<float *>(block_memory + 256);
-        for (int64_t row = thread / 32; row < std::min<int64_t>(TM, M - i * TM); row += threads /
-            32) {
-            // c = alloc([TM, TN], init=0.0)
-            float *const c_row = c + row * TN;
-            for (int64_t first = thread % 32 * 4, end = std::min<int64_t>(TN, N - j * TN); first <
-                end; first += 32 * 4) {
-                sketch::lanes<float, 4> c_row_lanes;
-                #pragma unroll
-                for (int part = 0; part < 4; ++part) {
-                    c_row_lanes[part] = 0.0f;
-                }
-                sketch::store_lanes(c_row + first, end - first, c_row_lanes);
-            }
-        }
         // for k in range(ceil(K, TK)):
         // load(A[i*TM:(i+1)*TM, k*TK:(k+1)*TK] -> a)
         // load(B[k*TK:(k+1)*TK, j*TN:(j+1)*TN] -> b)
         // gemm(a, b, c)
-        __syncthreads();
-        sketch::multiply_along<0, 8, 16, 8, true, false>(
+        sketch::multiply_along<sketch::by_threads<4, 8, 16, true, false>, false>(
             sketch::ceil_div(K, TK),
             [&]([[maybe_unused]] int64_t k) {
                 return sketch::factors<float, float>{
@@ -56,25 +39,18 @@ extern "C" __global__ void matmul_blocked_1(
                     sketch::matrix<const float>{A + K * TM * i + TK * k, K, 1},
                     sketch::matrix<const float>{B + N * TK * k + TN * j, N, 1}};
             },
-            sketch::matrix<float>{c, TN, 1}, reinterpret_cast<char *>(c));
-        __syncthreads();
-        for (int64_t row = thread / 32; row < std::min<int64_t>(TM, M - i * TM); row += threads /
-            32) {
-            // store(c -> C[i*TM:(i+1)*TM, j*TN:(j+1)*TN])
-            const float *const c_row_2 = c + row * TN;
-            float *const C_row = C + ((i * TM + row) * N + j * TN);
-            for (int64_t first = thread % 32 * 4, end = std::min<int64_t>(TN, N - j * TN); first <
-                end; first += 32 * 4) {
-                sketch::lanes<float, 4> C_row_lanes;
-                const auto c_row_2_lanes = sketch::load_lanes<4>(c_row_2 + first, end - first);
+            sketch::sums_for<float>([&]([[maybe_unused]] int64_t row, int64_t first, int64_t left,
+                const sketch::lanes<float, 1> &c_row_2_lanes) {
+                // store(c -> C[i*TM:(i+1)*TM, j*TN:(j+1)*TN])
+                float *const C_row = C + ((i * TM + row) * N + j * TN);
+                sketch::lanes<float, 1> C_row_lanes;
                 #pragma unroll
-                for (int part = 0; part < 4; ++part) {
+                for (int part = 0; part < 1; ++part) {
                     const float c_value = c_row_2_lanes[part];
                     C_row_lanes[part] = c_value;
                 }
-                sketch::store_lanes(C_row + first, end - first, C_row_lanes);
-            }
-        }
+                sketch::store_lanes(C_row + first, left, C_row_lanes);
+            }), block_memory + 256);
         __syncthreads();
     }
 }
@@ -99,9 +75,8 @@ extern "C" int64_t matmul_blocked(
     {
         const int64_t programs = sketch::ceil_div(M, TM) * sketch::ceil_div(N, TN);
         const int64_t blocks = std::min<int64_t>(programs, 65536);
-        sketch::allow_shared(matmul_blocked_1, 65792);
         if (blocks > 0) {
-            matmul_blocked_1<<<static_cast<unsigned>(blocks), 128, 65792>>>(A, B, C, M, N, K,
+            matmul_blocked_1<<<static_cast<unsigned>(blocks), 128, 16640>>>(A, B, C, M, N, K,
                 programs);
         }
         if (cudaGetLastError() != cudaSuccess) {

@@ -9,10 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, min, erf, short_erf, gelu, too_large, both, lanes,
-// at_once, load_lanes, store_lanes, matrix, widened, factors, factors_from, product_steps,
-// place_of, copy_chunk, commit_chunks, wait_for_chunks, load_fragments, block_warps, strides,
-// staged, multiply_blocks, multiply_elements, multiply_along, allow_shared.
+// The library: floor_div, ceil_div, max, min, erf, short_erf, gelu, too_large, lanes, at_once,
+// load_lanes, store_lanes, matrix, widened, factors, factors_from, sums_in, product_steps,
+// by_threads, multiply_blocks, multiply_along, allow_shared.
 
 extern "C" __global__ void matmul_bias_gelu_1(
     const float *__restrict X, const float *__restrict W, const float *__restrict BIAS,
@@ -28,26 +27,11 @@ extern "C" __global__ void matmul_bias_gelu_1(
         const int64_t j = program % sketch::ceil_div(N, TN);
         const int64_t i = program / sketch::ceil_div(N, TN);
         float *const y = reinterpret_cast<float *>(block_memory + 256);
-        for (int64_t row = thread / 32; row < std::min<int64_t>(TM, M - i * TM); row += threads /
-            32) {
-            // y = alloc([TM, TN], init=0.0)
-            float *const y_row = y + row * TN;
-            for (int64_t first = thread % 32 * 4, end = std::min<int64_t>(TN, N - j * TN); first <
-                end; first += 32 * 4) {
-                sketch::lanes<float, 4> y_row_lanes;
-                #pragma unroll
-                for (int part = 0; part < 4; ++part) {
-                    y_row_lanes[part] = 0.0f;
-                }
-                sketch::store_lanes(y_row + first, end - first, y_row_lanes);
-            }
-        }
         // for k in range(ceil(K, TK)):
         // load(X[i*TM:(i+1)*TM, k*TK:(k+1)*TK] -> x)
         // load(W[j*TN:(j+1)*TN, k*TK:(k+1)*TK] -> w)
         // gemm(x, w, y, trans_b=True)
-        __syncthreads();
-        sketch::multiply_along<0, 8, 16, 8, true, true>(
+        sketch::multiply_along<sketch::by_threads<4, 8, 16, true, true>, false>(
             sketch::ceil_div(K, TK),
             [&]([[maybe_unused]] int64_t k) {
                 return sketch::factors<float, float>{
@@ -56,7 +40,8 @@ extern "C" __global__ void matmul_bias_gelu_1(
                     sketch::matrix<const float>{X + K * TM * i + TK * k, K, 1},
                     sketch::matrix<const float>{W + K * TN * j + TK * k, 1, K}};
             },
-            sketch::matrix<float>{y, TN, 1}, reinterpret_cast<char *>(y));
+            sketch::sums_in<float, true>{sketch::matrix<float>{y, TN, 1}}, reinterpret_cast<char
+                *>(y));
         __syncthreads();
         for (int64_t row = thread / 32; row < std::min<int64_t>(TM, M - i * TM); row += threads /
             32) {

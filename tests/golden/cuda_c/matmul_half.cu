@@ -10,10 +10,11 @@
 #include <cuda_runtime.h>
 
 // The library: floor_div, ceil_div, bits_of, float_of, odd, half, to_half, to_half_double,
-// half_to_float, sign, max, min, round, too_large, both, lanes, at_once, load_lanes, store_lanes,
-// matrix, widened, factors, factors_from, product_steps, place_of, copy_chunk, commit_chunks,
-// wait_for_chunks, load_fragments, multiply_half, block_warps, strides, staged, multiply_blocks,
-// multiply_elements, multiply_along, allow_shared.
+// half_to_float, sign, max, min, round, too_large, lanes, at_once, store_lanes, matrix, factors,
+// factors_from, sums_used, sums_for, product_steps, place_of, copy_chunk, commit_chunks,
+// wait_for_chunks, strides, staged, stages_of, multiply_blocks, multiply_along, show_to_units,
+// begin_products, commit_products, wait_for_products, described, SKETCH_SUMS_32, group_half,
+// panels, by_groups, allow_shared.
 
 extern "C" __global__ void matmul_half_1(
     const sketch::half *__restrict A, const sketch::half *__restrict B,
@@ -22,33 +23,17 @@ extern "C" __global__ void matmul_half_1(
     constexpr int64_t TM = 64;
     constexpr int64_t TN = 64;
     constexpr int64_t TK = 32;
-    extern __shared__ __align__(128) char block_memory[];
+    extern __shared__ __align__(1024) char block_memory[];
     [[maybe_unused]] const int64_t thread = threadIdx.x;
     [[maybe_unused]] const int64_t threads = blockDim.x;
     for (int64_t program = blockIdx.x; program < programs; program += gridDim.x) {
         const int64_t j = program % sketch::ceil_div(N, TN);
         const int64_t i = program / sketch::ceil_div(N, TN);
-        float *const c = reinterpret_cast<float *>(block_memory + 256);
-        for (int64_t row = thread / 32; row < std::min<int64_t>(TM, M - i * TM); row += threads /
-            32) {
-            // c = alloc([TM, TN], init=0.0)
-            float *const c_row = c + row * TN;
-            for (int64_t first = thread % 32 * 2, end = std::min<int64_t>(TN, N - j * TN); first <
-                end; first += 32 * 2) {
-                sketch::lanes<float, 2> c_row_lanes;
-                #pragma unroll
-                for (int part = 0; part < 2; ++part) {
-                    c_row_lanes[part] = 0.0f;
-                }
-                sketch::store_lanes(c_row + first, end - first, c_row_lanes);
-            }
-        }
         // for k in range(ceil(K, TK)):
         // load(A[i*TM:(i+1)*TM, k*TK:(k+1)*TK] -> a)
         // load(B[k*TK:(k+1)*TK, j*TN:(j+1)*TN] -> b)
         // gemm(a, b, c)
-        __syncthreads();
-        sketch::multiply_along<2, 2, 2, 32, true, false>(
+        sketch::multiply_along<sketch::by_groups<1, 1, 64, 3, true, false>, true>(
             sketch::ceil_div(K, TK),
             [&]([[maybe_unused]] int64_t k) {
                 return sketch::factors<sketch::half, sketch::half>{
@@ -57,25 +42,18 @@ extern "C" __global__ void matmul_half_1(
                     sketch::matrix<const sketch::half>{A + K * TM * i + TK * k, K, 1},
                     sketch::matrix<const sketch::half>{B + N * TK * k + TN * j, N, 1}};
             },
-            sketch::matrix<float>{c, TN, 1}, block_memory + 16640);
-        __syncthreads();
-        for (int64_t row = thread / 32; row < std::min<int64_t>(TM, M - i * TM); row += threads /
-            32) {
-            // store(c -> C[i*TM:(i+1)*TM, j*TN:(j+1)*TN])
-            const float *const c_row_2 = c + row * TN;
-            sketch::half *const C_row = C + ((i * TM + row) * N + j * TN);
-            for (int64_t first = thread % 32 * 2, end = std::min<int64_t>(TN, N - j * TN); first <
-                end; first += 32 * 2) {
+            sketch::sums_for<float>([&]([[maybe_unused]] int64_t row, int64_t first, int64_t left,
+                const sketch::lanes<float, 2> &c_row_2_lanes) {
+                // store(c -> C[i*TM:(i+1)*TM, j*TN:(j+1)*TN])
+                sketch::half *const C_row = C + ((i * TM + row) * N + j * TN);
                 sketch::lanes<sketch::half, 2> C_row_lanes;
-                const auto c_row_2_lanes = sketch::load_lanes<2>(c_row_2 + first, end - first);
                 #pragma unroll
                 for (int part = 0; part < 2; ++part) {
                     const float c_value = c_row_2_lanes[part];
                     C_row_lanes[part] = sketch::to_half(c_value);
                 }
-                sketch::store_lanes(C_row + first, end - first, C_row_lanes);
-            }
-        }
+                sketch::store_lanes(C_row + first, left, C_row_lanes);
+            }), block_memory + 1024);
         __syncthreads();
     }
 }
@@ -100,9 +78,9 @@ extern "C" int64_t matmul_half(
     {
         const int64_t programs = sketch::ceil_div(M, TM) * sketch::ceil_div(N, TN);
         const int64_t blocks = std::min<int64_t>(programs, 65536);
-        sketch::allow_shared(matmul_half_1, 49408);
+        sketch::allow_shared(matmul_half_1, 50176);
         if (blocks > 0) {
-            matmul_half_1<<<static_cast<unsigned>(blocks), 128, 49408>>>(A, B, C, M, N, K,
+            matmul_half_1<<<static_cast<unsigned>(blocks), 128, 50176>>>(A, B, C, M, N, K,
                 programs);
         }
         if (cudaGetLastError() != cudaSuccess) {

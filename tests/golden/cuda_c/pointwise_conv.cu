@@ -9,10 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, min, too_large, both, lanes, at_once, load_lanes,
-// store_lanes, matrix, widened, factors, factors_from, product_steps, place_of, copy_chunk,
-// commit_chunks, wait_for_chunks, load_fragments, block_warps, strides, staged, multiply_blocks,
-// multiply_elements, multiply_along.
+// The library: floor_div, ceil_div, max, min, too_large, lanes, at_once, store_lanes, matrix,
+// widened, factors, factors_from, sums_used, sums_for, product_steps, by_threads,
+// multiply_blocks, multiply_along.
 
 extern "C" __global__ void pointwise_conv_1(
     const float *__restrict X, const float *__restrict WEIGHT, float *__restrict Y, int64_t B,
@@ -27,25 +26,10 @@ extern "C" __global__ void pointwise_conv_1(
         const int64_t j = program % sketch::ceil_div(O, TO);
         const int64_t i = program / sketch::ceil_div(O, TO) % sketch::ceil_div(H * W, TP);
         const int64_t b = program / sketch::ceil_div(O, TO) / sketch::ceil_div(H * W, TP);
-        float *const y = reinterpret_cast<float *>(block_memory + 256);
-        for (int64_t row = thread / 32; row < std::min<int64_t>(TP, H * W - i * TP); row += threads
-            / 32) {
-            float *const y_row = y + row * TO;
-            for (int64_t first = thread % 32 * 2, end = std::min<int64_t>(TO, O - j * TO); first <
-                end; first += 32 * 2) {
-                sketch::lanes<float, 2> y_row_lanes;
-                #pragma unroll
-                for (int part = 0; part < 2; ++part) {
-                    y_row_lanes[part] = 0.0f;
-                }
-                sketch::store_lanes(y_row + first, end - first, y_row_lanes);
-            }
-        }
         // load(XV[b, 0:C, i*TP:(i+1)*TP] -> x)
         // load(WV[j*TO:(j+1)*TO, 0:C] -> w)
         // dot(x, w, y, trans_a=True, trans_b=True, precision="tf32x3")
-        __syncthreads();
-        sketch::multiply_along<0, 8, 8, 8, false, true>(
+        sketch::multiply_along<sketch::by_threads<4, 8, 8, false, true>, false>(
             1,
             [&](int64_t) {
                 return sketch::factors<float, float>{
@@ -53,25 +37,18 @@ extern "C" __global__ void pointwise_conv_1(
                     sketch::matrix<const float>{X + C * H * W * b + TP * i, 1, H * W},
                     sketch::matrix<const float>{WEIGHT + C * TO * j, 1, C}};
             },
-            sketch::matrix<float>{y, TO, 1}, reinterpret_cast<char *>(y));
-        __syncthreads();
-        for (int64_t row = thread / 32; row < std::min<int64_t>(TP, H * W - i * TP); row += threads
-            / 32) {
-            // store(y -> YV[b, i*TP:(i+1)*TP, j*TO:(j+1)*TO])
-            const float *const y_row_2 = y + row * TO;
-            float *const Y_row = Y + ((b * (H * W) + (i * TP + row)) * O + j * TO);
-            for (int64_t first = thread % 32 * 2, end = std::min<int64_t>(TO, O - j * TO); first <
-                end; first += 32 * 2) {
-                sketch::lanes<float, 2> Y_row_lanes;
-                const auto y_row_2_lanes = sketch::load_lanes<2>(y_row_2 + first, end - first);
+            sketch::sums_for<float>([&]([[maybe_unused]] int64_t row, int64_t first, int64_t left,
+                const sketch::lanes<float, 1> &y_row_2_lanes) {
+                // store(y -> YV[b, i*TP:(i+1)*TP, j*TO:(j+1)*TO])
+                float *const Y_row = Y + ((b * (H * W) + (i * TP + row)) * O + j * TO);
+                sketch::lanes<float, 1> Y_row_lanes;
                 #pragma unroll
-                for (int part = 0; part < 2; ++part) {
+                for (int part = 0; part < 1; ++part) {
                     const float y_value = y_row_2_lanes[part];
                     Y_row_lanes[part] = y_value;
                 }
-                sketch::store_lanes(Y_row + first, end - first, Y_row_lanes);
-            }
-        }
+                sketch::store_lanes(Y_row + first, left, Y_row_lanes);
+            }), block_memory + 256);
         __syncthreads();
     }
 }
@@ -102,7 +79,7 @@ extern "C" int64_t pointwise_conv(
         const int64_t programs = B * sketch::ceil_div(H * W, TP) * sketch::ceil_div(O, TO);
         const int64_t blocks = std::min<int64_t>(programs, 65536);
         if (blocks > 0) {
-            pointwise_conv_1<<<static_cast<unsigned>(blocks), 128, 33024>>>(X, WEIGHT, Y, B, C, O,
+            pointwise_conv_1<<<static_cast<unsigned>(blocks), 128, 12544>>>(X, WEIGHT, Y, B, C, O,
                 H, W, programs);
         }
         if (cudaGetLastError() != cudaSuccess) {

@@ -9,10 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, min, exp2, log2, too_large, both, lanes, at_once,
-// load_lanes, store_lanes, matrix, widened, factors, factors_from, product_steps, place_of,
-// copy_chunk, commit_chunks, wait_for_chunks, load_fragments, block_warps, strides, staged,
-// multiply_blocks, multiply_elements, multiply_along, layout, allow_shared.
+// The library: floor_div, ceil_div, max, min, exp2, log2, too_large, lanes, at_once, load_lanes,
+// store_lanes, matrix, widened, factors, factors_from, sums_in, product_steps, by_threads,
+// multiply_blocks, multiply_along, layout, allow_shared.
 
 extern "C" __global__ void retention_1(
     const float *__restrict Q, const float *__restrict K, const float *__restrict V,
@@ -63,19 +62,10 @@ extern "C" __global__ void retention_1(
                     block_row[lane] = 0.0f;
                 }
             }
-            for (int64_t row = thread / 32; row < std::min<int64_t>(T, N - i * T); row += threads /
-                32) {
-                float *const scores_row = scores + row * T;
-                for (int64_t lane = thread % 32; lane < std::min<int64_t>(T, N - i * T); lane +=
-                    32) {
-                    scores_row[lane] = 0.0f;
-                }
-            }
             // load(Q[h, i*T:(i+1)*T, 0:D] -> q)
             // load(K[h, i*T:(i+1)*T, 0:D] -> k)
             // matmul(q, k, scores, trans_b=True, precision="tf32x3")
-            __syncthreads();
-            sketch::multiply_along<0, 2, 4, 8, true, true>(
+            sketch::multiply_along<sketch::by_threads<4, 2, 4, true, true>, false>(
                 1,
                 [&](int64_t) {
                     return sketch::factors<float, float>{
@@ -83,7 +73,8 @@ extern "C" __global__ void retention_1(
                         sketch::matrix<const float>{Q + D * N * h + D * T * i, D, 1},
                         sketch::matrix<const float>{K + D * N * h + D * T * i, 1, D}};
                 },
-                sketch::matrix<float>{scores, T, 1}, reinterpret_cast<char *>(scores));
+                sketch::sums_in<float, true>{sketch::matrix<float>{scores, T, 1}},
+                    reinterpret_cast<char *>(scores));
             for (int64_t row = thread / 32; row < T; row += threads / 32) {
                 // mul(rate, max(query - key, 0), weight)
                 // exp2(weight, weight)
@@ -150,7 +141,7 @@ extern "C" __global__ void retention_1(
             // load(V[h, i*T:(i+1)*T, j*TD:(j+1)*TD] -> v)
             // matmul(scores, v, y, precision="tf32x3")
             __syncthreads();
-            sketch::multiply_along<0, 2, 4, 8, true, false>(
+            sketch::multiply_along<sketch::by_threads<4, 2, 4, true, false>, false>(
                 1,
                 [&](int64_t) {
                     return sketch::factors<float, float>{
@@ -159,10 +150,11 @@ extern "C" __global__ void retention_1(
                         sketch::matrix<const float>{scores_where, T, 1},
                         sketch::matrix<const float>{V + D * N * h + D * T * i + TD * j, D, 1}};
                 },
-                sketch::matrix<float>{y, TD, 1}, reinterpret_cast<char *>(y));
+                sketch::sums_in<float, false>{sketch::matrix<float>{y, TD, 1}},
+                    reinterpret_cast<char *>(y));
             // gemm(q, state, y, precision="tf32x3")
             __syncthreads();
-            sketch::multiply_along<0, 2, 4, 8, true, false>(
+            sketch::multiply_along<sketch::by_threads<4, 2, 4, true, false>, false>(
                 1,
                 [&](int64_t) {
                     return sketch::factors<float, float>{
@@ -170,7 +162,8 @@ extern "C" __global__ void retention_1(
                         sketch::matrix<const float>{q_mul, D, 1},
                         sketch::matrix<const float>{state, TD, 1}};
                 },
-                sketch::matrix<float>{y, TD, 1}, reinterpret_cast<char *>(y));
+                sketch::sums_in<float, false>{sketch::matrix<float>{y, TD, 1}},
+                    reinterpret_cast<char *>(y));
             __syncthreads();
             for (int64_t row = thread / 32; row < std::min<int64_t>(T, N - i * T); row += threads /
                 32) {
@@ -202,7 +195,7 @@ extern "C" __global__ void retention_1(
             // load(V[h, i*T:(i+1)*T, j*TD:(j+1)*TD] -> v)
             // matmul(k, v, block, trans_a=True, precision="tf32x3")
             __syncthreads();
-            sketch::multiply_along<0, 4, 4, 8, false, false>(
+            sketch::multiply_along<sketch::by_threads<4, 4, 4, false, false>, false>(
                 1,
                 [&](int64_t) {
                     return sketch::factors<float, float>{
@@ -210,7 +203,8 @@ extern "C" __global__ void retention_1(
                         sketch::matrix<const float>{k_mul, 1, D},
                         sketch::matrix<const float>{V + D * N * h + D * T * i + TD * j, D, 1}};
                 },
-                sketch::matrix<float>{block, TD, 1}, block_memory + 16896);
+                sketch::sums_in<float, false>{sketch::matrix<float>{block, TD, 1}}, block_memory +
+                    16896);
             // mul(rate, rows, kept)
             const float kept = rate_log2 * static_cast<float>(rows);
             // exp2(kept, kept)

@@ -9,10 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, min, natural, too_large, both, lanes, at_once,
-// store_lanes, matrix, widened, atomic_replace, added, atomic_add, factors, factors_from,
-// product_steps, place_of, copy_chunk, commit_chunks, wait_for_chunks, load_fragments,
-// block_warps, strides, staged, multiply_blocks, multiply_elements, multiply_along, filled, fill.
+// The library: floor_div, ceil_div, max, min, natural, too_large, lanes, matrix, widened,
+// atomic_replace, added, atomic_add, factors, factors_from, sums_in, product_steps, by_threads,
+// multiply_blocks, multiply_along, filled, fill.
 
 extern "C" __global__ void split_k_matmul_1(
     const float *__restrict A, const float *__restrict B, float *__restrict C, int64_t M,
@@ -30,26 +29,11 @@ extern "C" __global__ void split_k_matmul_1(
         const int64_t j = program / sketch::ceil_div(K, PART) % sketch::ceil_div(N, TN);
         const int64_t i = program / sketch::ceil_div(K, PART) / sketch::ceil_div(N, TN);
         float *const c = reinterpret_cast<float *>(block_memory + 256);
-        for (int64_t row = thread / 32; row < std::min<int64_t>(TM, M - i * TM); row += threads /
-            32) {
-            // c = alloc([TM, TN], init=0.0)
-            float *const c_row = c + row * TN;
-            for (int64_t first = thread % 32 * 2, end = std::min<int64_t>(TN, N - j * TN); first <
-                end; first += 32 * 2) {
-                sketch::lanes<float, 2> c_row_lanes;
-                #pragma unroll
-                for (int part = 0; part < 2; ++part) {
-                    c_row_lanes[part] = 0.0f;
-                }
-                sketch::store_lanes(c_row + first, end - first, c_row_lanes);
-            }
-        }
         // for k in range(p*PART, min((p+1)*PART, K), TK):
         // load(A[i*TM:(i+1)*TM, k:min(k + TK, (p+1)*PART)] -> a)
         // load(B[k:min(k + TK, (p+1)*PART), j*TN:(j+1)*TN] -> b)
         // gemm(a, b, c)
-        __syncthreads();
-        sketch::multiply_along<0, 4, 8, 8, true, false>(
+        sketch::multiply_along<sketch::by_threads<4, 4, 8, true, false>, false>(
             sketch::ceil_div(std::min<int64_t>((p + 1) * PART, K) - p * PART, TK),
             [&]([[maybe_unused]] int64_t k_turn) {
                 const int64_t k = p * PART + k_turn * TK;
@@ -59,7 +43,8 @@ extern "C" __global__ void split_k_matmul_1(
                     sketch::matrix<const float>{A + K * TM * i + k, K, 1},
                     sketch::matrix<const float>{B + N * k + TN * j, N, 1}};
             },
-            sketch::matrix<float>{c, TN, 1}, reinterpret_cast<char *>(c));
+            sketch::sums_in<float, true>{sketch::matrix<float>{c, TN, 1}}, reinterpret_cast<char
+                *>(c));
         for (int64_t row = 0; row < std::min<int64_t>(TM, M - i * TM); ++row) {
             // atomic_add(c -> C[i*TM:(i+1)*TM, j*TN:(j+1)*TN])
             __syncthreads();

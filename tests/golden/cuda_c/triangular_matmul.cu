@@ -9,10 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, min, too_large, both, lanes, at_once, store_lanes,
-// matrix, widened, added, factors, factors_from, product_steps, place_of, copy_chunk,
-// commit_chunks, wait_for_chunks, load_fragments, block_warps, strides, staged, multiply_blocks,
-// multiply_elements, multiply_along, layout, arena, allow_shared, filled, fill.
+// The library: floor_div, ceil_div, max, min, too_large, lanes, at_once, store_lanes, matrix,
+// widened, added, factors, factors_from, sums_in, product_steps, by_threads, multiply_blocks,
+// multiply_along, layout, arena, allow_shared, filled, fill.
 
 extern "C" __global__ void triangular_matmul_1(
     const float *__restrict A, const float *__restrict B, float *__restrict C, int64_t N,
@@ -74,7 +73,7 @@ extern "C" __global__ void triangular_matmul_1(
                 }
                 // gemm(x, y, c)
                 __syncthreads();
-                sketch::multiply_along<0, 8, 16, 8, true, false>(
+                sketch::multiply_along<sketch::by_threads<4, 8, 16, true, false>, false>(
                     1,
                     [&](int64_t) {
                         return sketch::factors<float, float>{
@@ -82,7 +81,8 @@ extern "C" __global__ void triangular_matmul_1(
                             sketch::matrix<const float>{x, T, 1},
                             sketch::matrix<const float>{y, T, 1}};
                     },
-                    sketch::matrix<float>{c, T, 1}, reinterpret_cast<char *>(c));
+                    sketch::sums_in<float, false>{sketch::matrix<float>{c, T, 1}},
+                        reinterpret_cast<char *>(c));
             }
             __syncthreads();
             for (int64_t row = thread / 32; row < std::min<int64_t>(T, N - i * T); row += threads /

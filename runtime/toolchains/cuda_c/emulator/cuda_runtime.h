@@ -22,6 +22,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -69,6 +70,13 @@ struct Copy {
     int64_t group;
 };
 
+// A matrix product of a warp group that was asked for; `happen` adds it to the sums.
+struct Product {
+    float *sums;
+    int64_t group;
+    std::function<void()> happen;
+};
+
 struct Fiber {
     std::unique_ptr<char[]> stack;
     ucontext_t start;
@@ -80,6 +88,10 @@ struct Fiber {
     const void *given = nullptr; // what it gives to the other lanes
     std::vector<Copy> copies;
     int64_t group = 0;
+    bool shown = true; // whether the matrix units know of what was copied
+    std::vector<Product> pending;
+    std::map<float *, std::vector<float>> held; // sums of products under way
+    int64_t products = 0;
 };
 
 // A block that runs; there is one at a time.
@@ -249,7 +261,10 @@ inline void run_block()
         fiber.state = State::ready;
         fiber.begun = false;
         fiber.copies.clear();
-        fiber.group = 0;
+        fiber.pending.clear();
+        fiber.held.clear();
+        fiber.group = fiber.products = 0;
+        fiber.shown = true;
     }
     for (;;) {
         for (const unsigned thread : block.order) {
@@ -406,6 +421,7 @@ inline void wait_for_copies(int left)
     const int64_t until = self().group - left;
     for (const Copy &each : copies) {
         if (each.group < until) {
+            self().shown = false;
             std::memset(each.to, 0, static_cast<std::size_t>(each.bytes));
             std::memcpy(each.to, each.from, static_cast<std::size_t>(each.taken));
         }
@@ -588,4 +604,5 @@ Launcher<P...> launcher(void (*kernel)(P...), dim3 grid, dim3 threads, std::size
 
 } // namespace emulated
 
+#include "groups.h"
 #include "functions.h"

@@ -1,0 +1,133 @@
+"""CUDA-C: products of groups of warps (`wgmma`) and what is done with sums in registers, compiled
+by nvcc and run on the CPU, equal the interpreter; what would be wrong on a GPU is found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cpp_cases import assert_equal, inputs, reference
+from test_cuda_c import TOOLCHAIN, check_fault, lowered
+
+_PRODUCT = """sketch product {{
+    symbols: M, N, K;
+    tensors: A[{a}]: in {dtype}; B[{b}]: in {dtype}; BIAS[N]: in f32; C[M, N]: out {to};
+
+    @llm_hint("parallel", "grididx.x")
+    for i in range(ceil(M, {rows})):
+        @llm_hint("parallel", "grididx.y")
+        for j in range(ceil(N, {columns})):
+            c = alloc([{rows}, {columns}], f32, init={init})
+            @llm_hint("async", "tensor_core")
+            for k in range(ceil(K, 64)):
+                a = alloc([{of_a}])
+                b = alloc([{of_b}])
+                load(A[{from_a}] -> a)
+                load(B[{from_b}] -> b)
+                gemm(a, b, c, trans_a={turned_a}, trans_b={turned_b})
+            bias = alloc([{columns}])
+            load(BIAS[j*{columns}:(j+1)*{columns}] -> bias)
+            add(c, bias, c)
+            relu(c, c)
+            store(c -> C[i*{rows}:(i+1)*{rows}, j*{columns}:(j+1)*{columns}])
+}}
+"""
+#: How many rows and columns more than a block there are, and the depth: whole blocks, ragged ones,
+#: and hardly any depth.
+_SIZES = ((0, 0, 192), (1, -1, 131), (-30, 8, 1))
+
+
+def product(
+    rows: int, columns: int, turned: tuple[bool, bool] = (False, False), **other: str
+) -> str:
+    """A product with a bias; `turned` operands lie along the rows and the columns."""
+    i, j = f"i*{rows}:(i+1)*{rows}", f"j*{columns}:(j+1)*{columns}"
+    k = "k*64:(k+1)*64"
+    left, right = turned
+    told = {
+        "rows": rows,
+        "columns": columns,
+        "dtype": "f16",
+        "to": "f32",
+        "init": "0",
+        "a": "K, M" if left else "M, K",
+        "b": "N, K" if right else "K, N",
+        "of_a": f"64, {rows}" if left else f"{rows}, 64",
+        "of_b": f"{columns}, 64" if right else f"64, {columns}",
+        "from_a": f"{k}, {i}" if left else f"{i}, {k}",
+        "from_b": f"{j}, {k}" if right else f"{k}, {j}",
+        "turned_a": left,
+        "turned_b": right,
+    }
+    return _PRODUCT.format(**{**told, **other})
+
+
+def check(text: str, rows: int, columns: int, how: str, folder: Path) -> None:
+    kernel = lowered(text, {})
+    assert f"multiply_along<sketch::{how}<" in kernel.source
+    artefact = TOOLCHAIN.compile(kernel, folder)
+    assert artefact.details["warnings"] == ""
+    with TOOLCHAIN.open(artefact) as session:
+        for seed, (m, n, k) in enumerate(_SIZES):
+            symbols = {"M": rows + m, "N": columns + n, "K": k}
+            tensors = inputs(kernel.sketch, symbols, {}, seed)
+            expected = reference(kernel.sketch, tensors, symbols, {})
+            assert_equal(kernel.sketch, session.run(tensors, symbols, {}), expected, 16.0)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("turned", [(a, b) for a in (False, True) for b in (False, True)])
+@pytest.mark.parametrize(
+    ("rows", "columns"), [(128, 256), (256, 128), (128, 128), (64, 64), (100, 72)]
+)
+def test_products_of_groups_of_warps(
+    rows: int, columns: int, turned: tuple[bool, bool], tmp_path: Path
+) -> None:
+    check(product(rows, columns, turned), rows, columns, "by_groups", tmp_path)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(
+    ("rows", "columns", "how", "other"),
+    [
+        (64, 128, "by_groups", {"dtype": "bf16", "to": "bf16"}),
+        (64, 128, "by_groups", {"init": "1"}),  # sums begin in memory
+        (256, 256, "by_groups", {"to": "f16"}),  # more than one block of sums
+        (48, 40, "by_warps", {"to": "f16"}),
+        (48, 40, "by_threads", {"dtype": "f32"}),
+        (33, 20, "by_threads", {"dtype": "f32", "init": "1"}),
+    ],
+)
+def test_what_is_done_with_sums(
+    rows: int, columns: int, how: str, other: dict[str, str], tmp_path: Path
+) -> None:
+    check(product(rows, columns, **other), rows, columns, how, tmp_path)
+
+
+FAULTS = {
+    "a wait for copies left out": ("wait_for_chunks<stages - 3>();", "", ""),
+    "copies that the units do not know of": ("            show_to_units();\n", "", "shown"),
+    "a barrier before a step left out": (
+        "show_to_units();\n            __syncthreads();",
+        "show_to_units();",
+        "shown|",
+    ),
+    "a wait for products left out": ("        wait_for_products<0>();\n", "", ""),
+    "products that are not a group": ("            commit_products();\n", "", ""),
+    "lines at another distance": ("lines = 8 * 128", "lines = 4 * 128", ""),
+    "panels at another distance": ("deep ? 16 : bytes", "deep ? 16 : bytes / 2", ""),
+    "operands that are not moved": ("moved = uint64_t{1} << 62", "moved = 0", "moved"),
+    "another part of the depth": ("inner * 2 :", "inner :", ""),
+    "the rows of another warp": (
+        "threadIdx.x / 32 % 4 * 16 + lane / 4",
+        "threadIdx.x / 32 % 2 * 16 + lane / 4",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(FAULTS))
+def test_an_injected_fault_is_found(name: str, tmp_path: Path) -> None:
+    text = product(64, 128)
+    assert "multiply_along<sketch::by_groups<" in lowered(text, {}).source
+    check_fault(text, {"M": 65, "N": 130, "K": 330}, *FAULTS[name], tmp_path)
