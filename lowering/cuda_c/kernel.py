@@ -41,6 +41,8 @@ COMBINERS = {
 
 #: Bytes of shared memory at its start through which the warps of a block exchange values.
 EXCHANGE_BYTES = 256
+#: Names of what all lanes of a loop are divided by.
+DIVISORS = ("divisor", "divisor_2", "divisor_3")
 
 
 class Group(Enum):
@@ -115,6 +117,8 @@ class KernelPrinter(Printer):
     #: what holds a thread's lanes of a buffer, by the loop's variable; when one of them exists
     _lanes_of: dict[tuple[str, str], str] = attrs.field(factory=dict)
     _exists: str = ""
+    #: the names of what quotients of lanes are divided by
+    _divisors: dict[nodes.Value, str] = attrs.field(factory=dict)
 
     # ------------------------------------------------------------ waiting
 
@@ -342,7 +346,7 @@ class KernelPrinter(Printer):
             for row in use.columns.rows:
                 if row.name != use.name:
                     self._row(row)
-            self._at_lanes(use.columns, attrs.evolve(vectors, width=width), "left", {use.name})
+            self._at_lanes(use.columns, attrs.evolve(vectors, width=width), {use.name})
         self.depth -= 1
         self.line(f"}}), {staging});")
 
@@ -419,17 +423,29 @@ class KernelPrinter(Printer):
         """The lanes of a loop, several at a time by one thread."""
         width = vectors.width
         start = CPP.binary("*", Code(number, CPP.binary_levels["%"]), Code(str(width)))
+        places = [self.name(name) for name in dict(vectors.read) | dict(vectors.written)]
         if loop.lower != ir.Literal(0):
-            start = CPP.binary("+", self.scalar(loop.lower), start)
-        bounds = f"int64_t first = {start}, end = {self.scalar(loop.upper)}"
-        self.open(f"for ({bounds}; first < end; first += {count} * {width})")
-        self._at_lanes(loop, vectors, "end - first")
-        self.close()
+            lower = self.scalar(loop.lower)
+            start = CPP.binary("+", lower, start)
+            places = [str(CPP.binary("+", Code(place), lower)) for place in places]
+        given = [start, f"{count} * {width}", self.scalar(loop.upper)]
+        given.append(self.helper("aligned", *places, types=str(width)))
+        head = f"{self.library('over_lanes')}<{width}, {vectors.turns}>"
+        divisors = zip(DIVISORS, vectors.divisors, strict=False)
+        self._divisors = {value: name for name, value in divisors}
+        library = self.library("divisor") if self._divisors else ""
+        kept = [f"{n} = {library}({self.value(value)})" for value, n in self._divisors.items()]
+        turn = f"[{', '.join(['&', *kept])}](int64_t first, auto left)"
+        self.open(f"{head}({', '.join(map(str, given))}, {turn}")
+        self._at_lanes(loop, vectors)
+        self._divisors = {}
+        self.depth -= 1
+        self.line("});")
 
     def _at_lanes(
-        self, loop: nodes.LaneLoop, vectors: Vectors, left: str, given: Collection[str] = ()
+        self, loop: nodes.LaneLoop, vectors: Vectors, given: Collection[str] = ()
     ) -> None:
-        """The lanes from `first` on, of which so many are left; those of buffers that are `given`
+        """The lanes from `first` on, of which so many are `left`; those of buffers that are `given`
         are there."""
         width, written = vectors.width, dict(vectors.written)
         for buffer, dtype in {**written, **dict(vectors.read)}.items():
@@ -439,7 +455,7 @@ class KernelPrinter(Printer):
             if buffer in dict(vectors.read):
                 place = f"{self.name(buffer)} + first"
                 constant = "" if buffer in written else "const "
-                loaded = self.helper("load_lanes", place, left, types=str(width))
+                loaded = self.helper("load_lanes", place, "left", types=str(width))
                 self.line(f"{constant}auto {name} = {loaded};")
             else:
                 self.line(f"{self.library('lanes')}<{self.kind(dtype)}, {width}> {name};")
@@ -447,14 +463,14 @@ class KernelPrinter(Printer):
         self.open(f"for (int part = 0; part < {width}; ++part)")
         if vectors.numbered:
             self.line(f"const int64_t {self.name(loop.variable)} = first + part;")
-        self._exists = "first + part < end"
+        self._exists = "part < left"
         self.statements(loop.body)
         self._exists = ""
         self.close()
         for buffer in written:
             place = f"{self.name(buffer)} + first"
             values = self._lanes_of[buffer, loop.variable]
-            self.line(f"{self.helper('store_lanes', place, left, values)};")
+            self.line(f"{self.helper('store_lanes', place, 'left', values)};")
         self._lanes_of = {}
 
     def _dealt(self, variable: str, lower: ir.Expr, upper: ir.Expr, number: str, count: str) -> str:
@@ -473,6 +489,8 @@ class KernelPrinter(Printer):
                 return Code(f"{self._lanes_of[buffer, name]}[part]")
             case nodes.Local(name) if name in self._partial:
                 return Code(self._partial[name])
+            case nodes.Apply("div", (dividend, by)) if by in self._divisors:
+                return CPP.binary("/", self.value(dividend), Code(self._divisors[by]))
         return Printer.value(self, node)
 
     def _accumulate(self, statement: nodes.Accumulate) -> None:

@@ -11,7 +11,7 @@ from sketchc.lowering.target import FailureRule, Target, out_of_resource
 RESERVED = (
     *("arena", "workspace", "program", "programs", "blocks", "thread", "threads"),
     *("block_memory", "scratch", "scratch_memory", "scratch_bytes", "shared"),
-    *("first", "end", "part"),
+    *("first", "left", "part", "divisor", "divisor_2", "divisor_3"),
 )
 #: Bytes of shared memory for a program's tiles; chips from sm_80 on give a block 99 KB, of which
 #: operands of products take what is left.
@@ -65,8 +65,9 @@ _MISUSE = (
 )
 #: PTX that CUDA has no functions for, or whose functions cannot name the fragments' registers.
 _ASSEMBLY = (
-    *("cp.async", "ldmatrix.sync", "mma.sync", "wgmma.fence.sync", "wgmma.mma_async.sync"),
-    *("wgmma.commit_group.sync", "wgmma.wait_group.sync", "fence.proxy.async.shared::cta"),
+    *("cp.async", "ldmatrix.sync", "mma.sync", "max.NaN", "min.NaN", "wgmma.fence.sync"),
+    *("wgmma.mma_async.sync", "wgmma.commit_group.sync", "wgmma.wait_group.sync"),
+    "fence.proxy.async.shared::cta",
 )
 _TOO_LARGE = r"uses too much shared data|too many resources|bytes of shared memory"
 

@@ -3,7 +3,7 @@ bytes at once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import attrs
 
@@ -15,17 +15,23 @@ from sketchc.lowering.loops import nodes
 
 #: Bytes that a thread reads or writes at once.
 _BYTES = 16
+#: Turns that a thread has on its way at a time, where each applies at most so many operations to a
+#: lane: more would only make the code longer.
+_TURNS = ((3, 4), (8, 2))
 
 
 @attrs.frozen
 class Vectors:
     """How many neighbouring lanes a thread runs at a time, the buffers (with their types) whose
-    elements at the lanes are read and written, and whether the lane's number is used besides."""
+    elements at the lanes are read and written, whether the lane's number is used besides, how many
+    turns of such lanes are run at a time, and the f32 that all lanes are divided by."""
 
     width: int
     read: tuple[tuple[str, DType], ...]
     written: tuple[tuple[str, DType], ...]
     numbered: bool
+    turns: int
+    divisors: tuple[nodes.Value, ...]
 
 
 def vectors_of(
@@ -49,7 +55,7 @@ def at_lanes(loop: nodes.LaneLoop) -> Vectors | None:
     """
     read: dict[str, DType] = {}
     written: dict[str, DType] = {}
-    numbered = False
+    numbered, applied = False, 0
 
     def is_at_lane(index: ir.Expr) -> bool:
         return isinstance(index, ir.Ref) and index.name == loop.variable
@@ -68,6 +74,7 @@ def at_lanes(loop: nodes.LaneLoop) -> Vectors | None:
             case _:
                 return None
         for part in nodes.parts(statement):
+            applied += isinstance(part, nodes.Apply)
             match part:
                 case nodes.Element(buffer, index, dtype) if is_at_lane(index):
                     read[buffer] = dtype
@@ -80,7 +87,26 @@ def at_lanes(loop: nodes.LaneLoop) -> Vectors | None:
     if not read and not written:
         return None
     width = _BYTES // max(dtype.bytes for dtype in (*read.values(), *written.values()))
-    return Vectors(width, tuple(read.items()), tuple(written.items()), numbered)
+    turns = next((turns for operations, turns in _TURNS if applied <= operations), 1)
+    return Vectors(
+        width, tuple(read.items()), tuple(written.items()), numbered, turns, _divisors(loop, own)
+    )
+
+
+def _divisors(loop: nodes.LaneLoop, own: Collection[str]) -> tuple[nodes.Value, ...]:
+    """What lanes are divided by that no name of the loop's `own`, and no memory, has a part in."""
+    changes = {*own, *(each.name for each in loop.reductions)}
+    changes |= {each.name for each in loop.body if isinstance(each, nodes.Assign)}
+    found: dict[nodes.Value, None] = {}
+    for statement in loop.body:
+        for part in nodes.parts(statement):
+            match part:
+                case nodes.Apply("div", (_, nodes.Local(name) as by), DType.F32):
+                    found |= {} if name in changes else {by: None}
+                case nodes.Apply("div", (_, nodes.Scalar(value) as by), DType.F32):
+                    moves = any(name.name in changes for name in references(value))
+                    found |= {} if moves else {by: None}
+    return tuple(found)
 
 
 def most_lanes(upper: ir.Expr, constants: Mapping[str, ir.Expr]) -> int | None:

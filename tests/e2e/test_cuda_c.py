@@ -172,8 +172,8 @@ FAULTS = {
         "    value = combined_in_warp<How>(value);\n    if (threadIdx.x < 64) __syncthreads();",
         "barrier",
     ),
-    "lanes that are dealt out twice": ("first += threads * 2", "first += threads", ""),
-    "lanes that are left out": ("first = thread * 2,", "first = thread * 2 + 1,", ""),
+    "lanes that are dealt out twice": ("thread * 2, threads * 2", "thread * 2, threads", ""),
+    "lanes that are left out": ("thread * 2, threads * 2", "thread * 2 + 1, threads * 2", ""),
 }
 
 

@@ -50,10 +50,21 @@ template <class T, int count> struct alignas(count * sizeof(T)) lanes {
     __device__ const T &operator[](int part) const { return values[part]; }
 };
 
+// What is left where all lanes that are run at once exist.
+struct enough {
+    __device__ friend constexpr bool operator<(int, enough) { return true; }
+};
+
+// Whether `count` lanes may be read or written at once at each of some places.
+template <int count, class... T> __device__ inline bool aligned(const T *...places)
+{
+    return ((reinterpret_cast<uintptr_t>(places) % (count * sizeof(T)) == 0) && ...);
+}
+
 // Whether lanes may be read or written at once at a place, where so many are left.
 template <class T, int count> __device__ inline bool at_once(const T *place, int64_t left)
 {
-    return left >= count && reinterpret_cast<uintptr_t>(place) % (count * sizeof(T)) == 0;
+    return left >= count && aligned<count>(place);
 }
 
 // The lanes from a place on, 0 where none is left.
@@ -73,6 +84,12 @@ __device__ inline lanes<T, count> load_lanes(const T *place, int64_t left)
     return found;
 }
 
+//# load_all_lanes (with load_lanes)
+template <int count, class T> __device__ inline lanes<T, count> load_lanes(const T *place, enough)
+{
+    return *reinterpret_cast<const lanes<T, count> *>(place);
+}
+
 // Writes the lanes that there are from a place on.
 template <class T, int count>
 __device__ inline void store_lanes(T *place, int64_t left, const lanes<T, count> &values)
@@ -88,6 +105,75 @@ __device__ inline void store_lanes(T *place, int64_t left, const lanes<T, count>
         }
     }
 }
+
+//# store_all_lanes (with store_lanes)
+template <class T, int count>
+__device__ inline void store_lanes(T *place, enough, const lanes<T, count> &values)
+{
+    *reinterpret_cast<lanes<T, count> *>(place) = values;
+}
+
+// Calls `turn` with the first of `count` lanes, for those from `first` on in steps, and with what is
+// left of them: `enough`, as long as all `count` exist and `whole` lets them be read at once. `turns`
+// of them in one go, so that the later ones' loads are on their way before the first one's is there.
+template <int count, int turns, class F>
+__device__ inline void over_lanes(int64_t first, int64_t step, int64_t end, bool whole, F turn)
+{
+    if (whole) {
+        if constexpr (turns > 1) {
+            for (; first + (turns - 1) * step + count <= end; first += turns * step) {
+#pragma unroll
+                for (int each = 0; each < turns; ++each) {
+                    turn(first + each * step, enough{});
+                }
+            }
+        }
+#pragma unroll 1
+        for (; first + count <= end; first += step) {
+            turn(first, enough{});
+        }
+    }
+#pragma unroll 1
+    for (; first < end; first += step) {
+        turn(first, end - first);
+    }
+}
+
+// A number that many are divided by, as an inverse: a quotient is a product with it, mended by what
+// is left, and less than 0.51 ulp off (1 ulp where it or the dividend is close to subnormal numbers).
+// The inverse is that of the significand. A power of two that makes quotients larger is applied
+// before, one that makes them smaller after, so that nothing overflows or is lost on the way.
+class divisor {
+public:
+    __device__ explicit divisor(float by)
+    {
+        const float magnitude = ::fabsf(by);
+        const uint32_t exponent = bits_of(magnitude) >> 23;
+        const float power = float_of(exponent < 254U ? (254U - exponent) << 23 : 1U << 22);
+        const bool scaled = exponent < 255U && magnitude > 0.0F;
+        significand_ = scaled || by != by ? magnitude * power : 1.0F;
+        inverse_ = 1.0F / significand_;
+        before_ = scaled && power > 1.0F ? power * 0.5F : 1.0F;
+        const float after = power > 1.0F ? 2.0F : power;
+        const float limit = magnitude > 0.0F ? 0.0F : std::numeric_limits<float>::infinity();
+        after_ = ::copysignf(scaled ? after : limit, by);
+    }
+
+    __device__ friend float operator/(float x, const divisor &by)
+    {
+        const float dividend = x * by.before_;
+        const float near = dividend * by.inverse_;
+        const float rest = ::fmaf(near, by.significand_, -dividend);
+        const float mended = ::fmaf(rest, -by.inverse_, near);
+        return (::fabsf(near) < std::numeric_limits<float>::infinity() ? mended : near) * by.after_;
+    }
+
+private:
+    float significand_;
+    float inverse_;
+    float before_;
+    float after_;
+};
 
 // Combines a value of every thread of a warp; every thread gets the result.
 template <class How, class T> __device__ inline T combined_in_warp(T value)

@@ -30,6 +30,7 @@ def _for_both(header: Path, text: str) -> str:
 LIBRARY = Library(
     (
         *shared("numbers.hpp", "functions.hpp", "lanes.hpp", "random.hpp", "launch.hpp"),
+        _FOLDER / "device.hpp",
         _FOLDER / "block.hpp",
         _FOLDER / "product.hpp",
         _FOLDER / "groups.hpp",

@@ -9,9 +9,10 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, bits_of, float_of, absolute, max, at_least, at_most, tanh,
-// expm1, log1p, exp, sigmoid, silu, gelu_tanh, softplus, softsign, hardsigmoid, hardswish, elu,
-// selu, leaky_relu, too_large, lanes, at_once, load_lanes, store_lanes.
+// The library: floor_div, ceil_div, bits_of, float_of, half, absolute, max, at_least, at_most,
+// tanh, expm1, log1p, exp, sigmoid, silu, gelu_tanh, softplus, softsign, hardsigmoid, hardswish,
+// elu, selu, leaky_relu, too_large, max_of_floats, lanes, enough, aligned, at_once, load_lanes,
+// load_all_lanes, store_lanes, store_all_lanes, over_lanes, divisor.
 
 extern "C" __global__ void activations_1(
     const float *__restrict X, float *__restrict SIGMOID, float *__restrict SILU,
@@ -61,8 +62,10 @@ extern "C" __global__ void activations_1(
             float *const ELU_row = ELU + ((i * TM + row) * N + j * TN);
             float *const SELU_row = SELU + ((i * TM + row) * N + j * TN);
             float *const LEAKY_RELU_row = LEAKY_RELU + ((i * TM + row) * N + j * TN);
-            for (int64_t first = thread % 32 * 4, end = std::min<int64_t>(TN, N - j * TN); first <
-                end; first += 32 * 4) {
+            sketch::over_lanes<4, 1>(thread % 32 * 4, 32 * 4, std::min<int64_t>(TN, N - j * TN),
+                sketch::aligned<4>(X_row, SIGMOID_row, SILU_row, GELU_TANH_row, SOFTPLUS_row,
+                SOFTSIGN_row, HARDSIGMOID_row, HARDSWISH_row, ELU_row, SELU_row, LEAKY_RELU_row),
+                [&](int64_t first, auto left) {
                 sketch::lanes<float, 4> SIGMOID_row_lanes;
                 sketch::lanes<float, 4> SILU_row_lanes;
                 sketch::lanes<float, 4> GELU_TANH_row_lanes;
@@ -73,7 +76,7 @@ extern "C" __global__ void activations_1(
                 sketch::lanes<float, 4> ELU_row_lanes;
                 sketch::lanes<float, 4> SELU_row_lanes;
                 sketch::lanes<float, 4> LEAKY_RELU_row_lanes;
-                const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, end - first);
+                const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, left);
                 #pragma unroll
                 for (int part = 0; part < 4; ++part) {
                     const float x = X_row_lanes[part];
@@ -98,17 +101,17 @@ extern "C" __global__ void activations_1(
                     const float y_leaky_relu = sketch::leaky_relu(x, 0.2f);
                     LEAKY_RELU_row_lanes[part] = y_leaky_relu;
                 }
-                sketch::store_lanes(SIGMOID_row + first, end - first, SIGMOID_row_lanes);
-                sketch::store_lanes(SILU_row + first, end - first, SILU_row_lanes);
-                sketch::store_lanes(GELU_TANH_row + first, end - first, GELU_TANH_row_lanes);
-                sketch::store_lanes(SOFTPLUS_row + first, end - first, SOFTPLUS_row_lanes);
-                sketch::store_lanes(SOFTSIGN_row + first, end - first, SOFTSIGN_row_lanes);
-                sketch::store_lanes(HARDSIGMOID_row + first, end - first, HARDSIGMOID_row_lanes);
-                sketch::store_lanes(HARDSWISH_row + first, end - first, HARDSWISH_row_lanes);
-                sketch::store_lanes(ELU_row + first, end - first, ELU_row_lanes);
-                sketch::store_lanes(SELU_row + first, end - first, SELU_row_lanes);
-                sketch::store_lanes(LEAKY_RELU_row + first, end - first, LEAKY_RELU_row_lanes);
-            }
+                sketch::store_lanes(SIGMOID_row + first, left, SIGMOID_row_lanes);
+                sketch::store_lanes(SILU_row + first, left, SILU_row_lanes);
+                sketch::store_lanes(GELU_TANH_row + first, left, GELU_TANH_row_lanes);
+                sketch::store_lanes(SOFTPLUS_row + first, left, SOFTPLUS_row_lanes);
+                sketch::store_lanes(SOFTSIGN_row + first, left, SOFTSIGN_row_lanes);
+                sketch::store_lanes(HARDSIGMOID_row + first, left, HARDSIGMOID_row_lanes);
+                sketch::store_lanes(HARDSWISH_row + first, left, HARDSWISH_row_lanes);
+                sketch::store_lanes(ELU_row + first, left, ELU_row_lanes);
+                sketch::store_lanes(SELU_row + first, left, SELU_row_lanes);
+                sketch::store_lanes(LEAKY_RELU_row + first, left, LEAKY_RELU_row_lanes);
+            });
         }
         __syncthreads();
     }

@@ -9,8 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, sqrt, log, cos, philox, randn, lanes, at_once, load_lanes,
-// store_lanes.
+// The library: floor_div, ceil_div, bits_of, float_of, sqrt, log, cos, philox, randn, lanes,
+// enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes, store_all_lanes, over_lanes,
+// divisor.
 
 extern "C" __global__ void add_noise_1(
     const float *__restrict X, float *__restrict Y, int64_t N, double sigma, int64_t seed,
@@ -24,7 +25,8 @@ extern "C" __global__ void add_noise_1(
         const int64_t i = program;
         float *const noise = reinterpret_cast<float *>(block_memory + 256);
         // randn(seed, i*T + iota(T), noise)
-        for (int64_t first = thread * 4, end = T; first < end; first += threads * 4) {
+        sketch::over_lanes<4, 4>(thread * 4, threads * 4, T, sketch::aligned<4>(noise), [&](int64_t
+            first, auto left) {
             sketch::lanes<float, 4> noise_lanes;
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
@@ -32,18 +34,18 @@ extern "C" __global__ void add_noise_1(
                 const float noise_value = static_cast<float>(sketch::randn(seed, i * T + lane));
                 noise_lanes[part] = noise_value;
             }
-            sketch::store_lanes(noise + first, end - first, noise_lanes);
-        }
+            sketch::store_lanes(noise + first, left, noise_lanes);
+        });
         // load(X[i*T:(i+1)*T] -> x)
         // fma(noise, sigma, x, x)
         // store(x -> Y[i*T:(i+1)*T])
         const float *const X_row = X + i * T;
         float *const Y_row = Y + i * T;
-        for (int64_t first = thread * 4, end = std::min<int64_t>(T, N - i * T); first < end; first
-            += threads * 4) {
+        sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(T, N - i * T),
+            sketch::aligned<4>(noise, X_row, Y_row), [&](int64_t first, auto left) {
             sketch::lanes<float, 4> Y_row_lanes;
-            const auto noise_lanes = sketch::load_lanes<4>(noise + first, end - first);
-            const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, end - first);
+            const auto noise_lanes = sketch::load_lanes<4>(noise + first, left);
+            const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, left);
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 const float noise_value = noise_lanes[part];
@@ -51,8 +53,8 @@ extern "C" __global__ void add_noise_1(
                 const float x_fma = noise_value * static_cast<float>(sigma) + x;
                 Y_row_lanes[part] = x_fma;
             }
-            sketch::store_lanes(Y_row + first, end - first, Y_row_lanes);
-        }
+            sketch::store_lanes(Y_row + first, left, Y_row_lanes);
+        });
         __syncthreads();
     }
 }

@@ -9,9 +9,10 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, min, isnan, tile, lane_at, for_lines, no_number,
-// extreme_value, extremum, too_large, largest, smallest, lanes, at_once, load_lanes, store_lanes,
-// combined_in_warp, combined, strides.
+// The library: floor_div, ceil_div, bits_of, float_of, max, min, isnan, tile, lane_at, for_lines,
+// no_number, extreme_value, extremum, too_large, max_of_floats, min_of_floats, largest, smallest,
+// lanes, enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes, store_all_lanes,
+// over_lanes, divisor, combined_in_warp, combined, strides.
 
 extern "C" __global__ void argmax_rows_1(
     const float *__restrict X, int64_t *__restrict PLACE, int64_t M, int64_t N, int64_t programs)
@@ -36,19 +37,19 @@ extern "C" __global__ void argmax_rows_1(
             __syncthreads();
             const float *const X_row = X + (i * N + j * T);
             float block_of_thread = sketch::largest<float>::start;
-            for (int64_t first = thread * 4, end = std::min<int64_t>(T, N - j * T); first < end;
-                first += threads * 4) {
+            sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(T, N - j * T),
+                sketch::aligned<4>(X_row, argmax_0), [&](int64_t first, auto left) {
                 sketch::lanes<float, 4> argmax_0_lanes;
-                const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, end - first);
+                const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, left);
                 #pragma unroll
                 for (int part = 0; part < 4; ++part) {
                     const float x = X_row_lanes[part];
                     argmax_0_lanes[part] = x;
-                    block_of_thread = sketch::largest<float>::combine(block_of_thread, first + part
-                        < end ? x : sketch::largest<float>::start);
+                    block_of_thread = sketch::largest<float>::combine(block_of_thread, part < left ?
+                        x : sketch::largest<float>::start);
                 }
-                sketch::store_lanes(argmax_0 + first, end - first, argmax_0_lanes);
-            }
+                sketch::store_lanes(argmax_0 + first, left, argmax_0_lanes);
+            });
             block = sketch::largest<float>::combine(block,
                 sketch::combined<sketch::largest<float>>(block_of_thread, block_memory));
             // argmax(x, 0, lane)

@@ -9,8 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, natural, too_large, lanes, at_once, load_lanes,
-// store_lanes.
+// The library: floor_div, ceil_div, bits_of, float_of, max, natural, too_large, max_of_floats,
+// lanes, enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes, store_all_lanes,
+// over_lanes, divisor.
 
 extern "C" __global__ void avg_pool1d_1(
     const float *__restrict X, float *__restrict Y, int64_t N, int64_t C, int64_t L,
@@ -27,14 +28,15 @@ extern "C" __global__ void avg_pool1d_1(
         const int64_t n = program / sketch::ceil_div(OL, T) / C;
         float *const y = reinterpret_cast<float *>(block_memory + 256);
         // y = alloc([T], init=0.0)
-        for (int64_t first = thread * 4, end = T; first < end; first += threads * 4) {
+        sketch::over_lanes<4, 4>(thread * 4, threads * 4, T, sketch::aligned<4>(y), [&](int64_t
+            first, auto left) {
             sketch::lanes<float, 4> y_lanes;
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 y_lanes[part] = 0.0f;
             }
-            sketch::store_lanes(y + first, end - first, y_lanes);
-        }
+            sketch::store_lanes(y + first, left, y_lanes);
+        });
         // for k in range(kernel_size):
         for (int64_t k = 0; k < kernel_size; ++k) {
             // first = j*T*stride + k - padding
@@ -56,23 +58,25 @@ extern "C" __global__ void avg_pool1d_1(
         if (count_include_pad) {
             // div(y, kernel_size, y)
             __syncthreads();
-            for (int64_t first = thread * 4, end = T; first < end; first += threads * 4) {
-                auto y_lanes = sketch::load_lanes<4>(y + first, end - first);
+            sketch::over_lanes<4, 4>(thread * 4, threads * 4, T, sketch::aligned<4>(y), [&](int64_t
+                first, auto left) {
+                auto y_lanes = sketch::load_lanes<4>(y + first, left);
                 #pragma unroll
                 for (int part = 0; part < 4; ++part) {
                     const float y_value = y_lanes[part];
                     const float y_value_2 = y_value / static_cast<float>(kernel_size);
                     y_lanes[part] = y_value_2;
                 }
-                sketch::store_lanes(y + first, end - first, y_lanes);
-            }
+                sketch::store_lanes(y + first, left, y_lanes);
+            });
         }
         else {
             // start = (j*T+iota(T))*stride - padding
             // div(y, min(start + kernel_size, L) - max(start, 0), y)
             __syncthreads();
-            for (int64_t first = thread * 4, end = T; first < end; first += threads * 4) {
-                auto y_lanes = sketch::load_lanes<4>(y + first, end - first);
+            sketch::over_lanes<4, 4>(thread * 4, threads * 4, T, sketch::aligned<4>(y), [&](int64_t
+                first, auto left) {
+                auto y_lanes = sketch::load_lanes<4>(y + first, left);
                 #pragma unroll
                 for (int part = 0; part < 4; ++part) {
                     const int64_t lane = first + part;
@@ -82,23 +86,23 @@ extern "C" __global__ void avg_pool1d_1(
                         lane) * stride - padding, 0));
                     y_lanes[part] = y_value_2;
                 }
-                sketch::store_lanes(y + first, end - first, y_lanes);
-            }
+                sketch::store_lanes(y + first, left, y_lanes);
+            });
         }
         // store(y -> Y[n, c, j*T:(j+1)*T])
         __syncthreads();
         float *const Y_row = Y + ((n * C + c) * OL + j * T);
-        for (int64_t first = thread * 4, end = std::min<int64_t>(T, OL - j * T); first < end; first
-            += threads * 4) {
+        sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(T, OL - j * T),
+            sketch::aligned<4>(y, Y_row), [&](int64_t first, auto left) {
             sketch::lanes<float, 4> Y_row_lanes;
-            const auto y_lanes = sketch::load_lanes<4>(y + first, end - first);
+            const auto y_lanes = sketch::load_lanes<4>(y + first, left);
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 const float y_value = y_lanes[part];
                 Y_row_lanes[part] = y_value;
             }
-            sketch::store_lanes(Y_row + first, end - first, Y_row_lanes);
-        }
+            sketch::store_lanes(Y_row + first, left, Y_row_lanes);
+        });
         __syncthreads();
     }
 }

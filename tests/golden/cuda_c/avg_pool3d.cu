@@ -9,8 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, natural, too_large, lanes, at_once, load_lanes,
-// store_lanes.
+// The library: floor_div, ceil_div, bits_of, float_of, max, natural, too_large, max_of_floats,
+// lanes, enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes, store_all_lanes,
+// over_lanes, divisor.
 
 extern "C" __global__ void avg_pool3d_1(
     const float *__restrict X, float *__restrict Y, int64_t N, int64_t C, int64_t D, int64_t H,
@@ -33,14 +34,15 @@ extern "C" __global__ void avg_pool3d_1(
         for (int64_t row = thread / 32; row < TH; row += threads / 32) {
             // y = alloc([TH, TW], init=0.0)
             float *const y_row = y + row * TW;
-            for (int64_t first = thread % 32 * 2, end = TW; first < end; first += 32 * 2) {
+            sketch::over_lanes<2, 4>(thread % 32 * 2, 32 * 2, TW, sketch::aligned<2>(y_row),
+                [&](int64_t first, auto left) {
                 sketch::lanes<float, 2> y_row_lanes;
                 #pragma unroll
                 for (int part = 0; part < 2; ++part) {
                     y_row_lanes[part] = 0.0f;
                 }
-                sketch::store_lanes(y_row + first, end - first, y_row_lanes);
-            }
+                sketch::store_lanes(y_row + first, left, y_row_lanes);
+            });
         }
         // for d in range(max(front, 0), min(front + kernel_size, D)):
         for (int64_t d = std::max<int64_t>(front, 0); d < std::min<int64_t>(front + kernel_size, D);
@@ -80,8 +82,9 @@ extern "C" __global__ void avg_pool3d_1(
         for (int64_t row = thread / 32; row < TH; row += threads / 32) {
             // div(y, kernel_size*kernel_size*kernel_size, y)
             float *const y_row_3 = y + row * TW;
-            for (int64_t first = thread % 32 * 2, end = TW; first < end; first += 32 * 2) {
-                auto y_row_3_lanes = sketch::load_lanes<2>(y_row_3 + first, end - first);
+            sketch::over_lanes<2, 4>(thread % 32 * 2, 32 * 2, TW, sketch::aligned<2>(y_row_3),
+                [&](int64_t first, auto left) {
+                auto y_row_3_lanes = sketch::load_lanes<2>(y_row_3 + first, left);
                 #pragma unroll
                 for (int part = 0; part < 2; ++part) {
                     const float y_value = y_row_3_lanes[part];
@@ -89,8 +92,8 @@ extern "C" __global__ void avg_pool3d_1(
                         kernel_size);
                     y_row_3_lanes[part] = y_value_2;
                 }
-                sketch::store_lanes(y_row_3 + first, end - first, y_row_3_lanes);
-            }
+                sketch::store_lanes(y_row_3 + first, left, y_row_3_lanes);
+            });
         }
         __syncthreads();
         for (int64_t row = thread / 32; row < std::min<int64_t>(TH, OH - i * TH); row += threads /
@@ -98,17 +101,17 @@ extern "C" __global__ void avg_pool3d_1(
             // store(y -> YV[n, od, i*TH:(i+1)*TH, j*TW:(j+1)*TW])
             const float *const y_row_4 = y + row * TW;
             float *const Y_row = Y + (((n * OD + od) * OH + (i * TH + row)) * OW + j * TW);
-            for (int64_t first = thread % 32 * 2, end = std::min<int64_t>(TW, OW - j * TW); first <
-                end; first += 32 * 2) {
+            sketch::over_lanes<2, 4>(thread % 32 * 2, 32 * 2, std::min<int64_t>(TW, OW - j * TW),
+                sketch::aligned<2>(y_row_4, Y_row), [&](int64_t first, auto left) {
                 sketch::lanes<float, 2> Y_row_lanes;
-                const auto y_row_4_lanes = sketch::load_lanes<2>(y_row_4 + first, end - first);
+                const auto y_row_4_lanes = sketch::load_lanes<2>(y_row_4 + first, left);
                 #pragma unroll
                 for (int part = 0; part < 2; ++part) {
                     const float y_value = y_row_4_lanes[part];
                     Y_row_lanes[part] = y_value;
                 }
-                sketch::store_lanes(Y_row + first, end - first, Y_row_lanes);
-            }
+                sketch::store_lanes(Y_row + first, left, Y_row_lanes);
+            });
         }
         __syncthreads();
     }

@@ -9,8 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, relu, too_large, lanes, at_once, load_lanes,
-// store_lanes.
+// The library: floor_div, ceil_div, bits_of, float_of, max, relu, too_large, max_of_floats,
+// lanes, enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes, store_all_lanes,
+// over_lanes, divisor.
 
 extern "C" __global__ void bias_activation_1(
     const float *__restrict X, const float *__restrict BIAS, float *__restrict Y, int64_t M,
@@ -34,11 +35,11 @@ extern "C" __global__ void bias_activation_1(
             const float *const X_row = X + ((i * TM + row) * N + j * TN);
             const float *const BIAS_row = BIAS + j * TN;
             float *const Y_row = Y + ((i * TM + row) * N + j * TN);
-            for (int64_t first = thread % 32 * 4, end = std::min<int64_t>(TN, N - j * TN); first <
-                end; first += 32 * 4) {
+            sketch::over_lanes<4, 4>(thread % 32 * 4, 32 * 4, std::min<int64_t>(TN, N - j * TN),
+                sketch::aligned<4>(X_row, BIAS_row, Y_row), [&](int64_t first, auto left) {
                 sketch::lanes<float, 4> Y_row_lanes;
-                const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, end - first);
-                const auto BIAS_row_lanes = sketch::load_lanes<4>(BIAS_row + first, end - first);
+                const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, left);
+                const auto BIAS_row_lanes = sketch::load_lanes<4>(BIAS_row + first, left);
                 #pragma unroll
                 for (int part = 0; part < 4; ++part) {
                     const float x = X_row_lanes[part];
@@ -47,8 +48,8 @@ extern "C" __global__ void bias_activation_1(
                     const float x_relu = sketch::relu(x_add);
                     Y_row_lanes[part] = x_relu;
                 }
-                sketch::store_lanes(Y_row + first, end - first, Y_row_lanes);
-            }
+                sketch::store_lanes(Y_row + first, left, Y_row_lanes);
+            });
         }
         __syncthreads();
     }

@@ -9,8 +9,10 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, absolute, max, tile, reshape, largest, lanes, at_once,
-// load_lanes, store_lanes, combined_in_warp, combined, numbered_lane, strides.
+// The library: floor_div, ceil_div, bits_of, float_of, absolute, max, tile, reshape,
+// max_of_floats, largest, lanes, enough, aligned, at_once, load_lanes, load_all_lanes,
+// store_lanes, store_all_lanes, over_lanes, divisor, combined_in_warp, combined, numbered_lane,
+// strides.
 
 extern "C" __global__ void block_scale_1(
     const float *__restrict X, float *__restrict Y, float *__restrict SCALE, int64_t M,
@@ -36,16 +38,17 @@ extern "C" __global__ void block_scale_1(
             // load(X[i*T:(i+1)*T, 0:256] -> x)
             const float *const X_row = X + (i * T + row) * 256;
             float *const reshape_0_row = reshape_0 + row * 256;
-            for (int64_t first = thread % 32 * 4, end = 256; first < end; first += 32 * 4) {
+            sketch::over_lanes<4, 4>(thread % 32 * 4, 32 * 4, 256, sketch::aligned<4>(X_row,
+                reshape_0_row), [&](int64_t first, auto left) {
                 sketch::lanes<float, 4> reshape_0_row_lanes;
-                const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, end - first);
+                const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, left);
                 #pragma unroll
                 for (int part = 0; part < 4; ++part) {
                     const float x = X_row_lanes[part];
                     reshape_0_row_lanes[part] = x;
                 }
-                sketch::store_lanes(reshape_0_row + first, end - first, reshape_0_row_lanes);
-            }
+                sketch::store_lanes(reshape_0_row + first, left, reshape_0_row_lanes);
+            });
         }
         // reshape(x, block)
         __syncthreads();
@@ -97,17 +100,18 @@ extern "C" __global__ void block_scale_1(
             32) {
             const float *const reshape_result_2_row = reshape_result_2 + row * 256;
             float *const y_row = y + row * 256;
-            for (int64_t first = thread % 32 * 4, end = 256; first < end; first += 32 * 4) {
+            sketch::over_lanes<4, 4>(thread % 32 * 4, 32 * 4, 256,
+                sketch::aligned<4>(reshape_result_2_row, y_row), [&](int64_t first, auto left) {
                 sketch::lanes<float, 4> y_row_lanes;
                 const auto reshape_result_2_row_lanes = sketch::load_lanes<4>(reshape_result_2_row +
-                    first, end - first);
+                    first, left);
                 #pragma unroll
                 for (int part = 0; part < 4; ++part) {
                     const float reshape_result_2_value = reshape_result_2_row_lanes[part];
                     y_row_lanes[part] = reshape_result_2_value;
                 }
-                sketch::store_lanes(y_row + first, end - first, y_row_lanes);
-            }
+                sketch::store_lanes(y_row + first, left, y_row_lanes);
+            });
             const float *const scale_max_row = scale_max + row * 8;
             float *const reshape_0_3_row = reshape_0_3 + row * 8;
             for (int64_t lane = thread % 32; lane < 8; lane += 32) {
@@ -136,16 +140,17 @@ extern "C" __global__ void block_scale_1(
             // store(y -> Y[i*T:(i+1)*T, 0:256])
             const float *const y_row_2 = y + row * 256;
             float *const Y_row = Y + (i * T + row) * 256;
-            for (int64_t first = thread % 32 * 4, end = 256; first < end; first += 32 * 4) {
+            sketch::over_lanes<4, 4>(thread % 32 * 4, 32 * 4, 256, sketch::aligned<4>(y_row_2,
+                Y_row), [&](int64_t first, auto left) {
                 sketch::lanes<float, 4> Y_row_lanes;
-                const auto y_row_2_lanes = sketch::load_lanes<4>(y_row_2 + first, end - first);
+                const auto y_row_2_lanes = sketch::load_lanes<4>(y_row_2 + first, left);
                 #pragma unroll
                 for (int part = 0; part < 4; ++part) {
                     const float y_value = y_row_2_lanes[part];
                     Y_row_lanes[part] = y_value;
                 }
-                sketch::store_lanes(Y_row + first, end - first, Y_row_lanes);
-            }
+                sketch::store_lanes(Y_row + first, left, Y_row_lanes);
+            });
         }
         __syncthreads();
     }

@@ -9,8 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, natural, too_large, lanes, at_once, load_lanes,
-// store_lanes.
+// The library: floor_div, ceil_div, bits_of, float_of, max, natural, too_large, max_of_floats,
+// lanes, enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes, store_all_lanes,
+// over_lanes, divisor.
 
 extern "C" __global__ void channel_shuffle_1(
     const float *__restrict X, float *__restrict Y, int64_t N, int64_t H, int64_t W,
@@ -29,17 +30,17 @@ extern "C" __global__ void channel_shuffle_1(
         // store(x -> YV[n, c, g, j*T:(j+1)*T])
         const float *const X_row = X + (((n * groups + g) * CG + c) * (H * W) + j * T);
         float *const Y_row = Y + (((n * CG + c) * groups + g) * (H * W) + j * T);
-        for (int64_t first = thread * 4, end = std::min<int64_t>(T, H * W - j * T); first < end;
-            first += threads * 4) {
+        sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(T, H * W - j * T),
+            sketch::aligned<4>(X_row, Y_row), [&](int64_t first, auto left) {
             sketch::lanes<float, 4> Y_row_lanes;
-            const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, end - first);
+            const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, left);
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 const float x = X_row_lanes[part];
                 Y_row_lanes[part] = x;
             }
-            sketch::store_lanes(Y_row + first, end - first, Y_row_lanes);
-        }
+            sketch::store_lanes(Y_row + first, left, Y_row_lanes);
+        });
         __syncthreads();
     }
 }

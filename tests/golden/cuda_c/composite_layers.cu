@@ -10,7 +10,8 @@
 #include <cuda_runtime.h>
 
 // The library: max, min, tile, lane_at, for_lines, scan_columns, scan_lines, cumprod, too_large,
-// lanes, at_once, load_lanes, store_lanes, combined_in_warp, combined, strides, layout,
+// max_of_floats, min_of_floats, lanes, enough, aligned, at_once, load_lanes, load_all_lanes,
+// store_lanes, store_all_lanes, over_lanes, combined_in_warp, combined, strides, layout,
 // allow_shared.
 
 extern "C" __global__ void composite_layers_1(
@@ -28,10 +29,10 @@ extern "C" __global__ void composite_layers_1(
         // load(OPACITY[p, 1:L] -> later)
         // sub(1, later, later)
         const float *const OPACITY_row = OPACITY + (p * L + 1);
-        for (int64_t first = thread * 4, end = std::min<int64_t>(L, L - 1); first < end; first +=
-            threads * 4) {
+        sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(L, L - 1),
+            sketch::aligned<4>(OPACITY_row, cumprod_0), [&](int64_t first, auto left) {
             sketch::lanes<float, 4> cumprod_0_lanes;
-            const auto OPACITY_row_lanes = sketch::load_lanes<4>(OPACITY_row + first, end - first);
+            const auto OPACITY_row_lanes = sketch::load_lanes<4>(OPACITY_row + first, left);
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 const float later = OPACITY_row_lanes[part];
@@ -39,8 +40,8 @@ extern "C" __global__ void composite_layers_1(
                 const float cumprod_0_value = later_sub;
                 cumprod_0_lanes[part] = cumprod_0_value;
             }
-            sketch::store_lanes(cumprod_0 + first, end - first, cumprod_0_lanes);
-        }
+            sketch::store_lanes(cumprod_0 + first, left, cumprod_0_lanes);
+        });
         // cumprod(later, 0, through, reverse=True)
         __syncthreads();
         sketch::cumprod<0, true, false>(
@@ -52,13 +53,12 @@ extern "C" __global__ void composite_layers_1(
         __syncthreads();
         const float *const OPACITY_row_2 = OPACITY + p * L;
         float *const SHARE_row = SHARE + p * L;
-        for (int64_t first = thread * 4, end = std::min<int64_t>(L, L - 1); first < end; first +=
-            threads * 4) {
+        sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(L, L - 1),
+            sketch::aligned<4>(cumprod_result, OPACITY_row_2, SHARE_row), [&](int64_t first, auto
+            left) {
             sketch::lanes<float, 4> SHARE_row_lanes;
-            const auto cumprod_result_lanes = sketch::load_lanes<4>(cumprod_result + first, end -
-                first);
-            const auto OPACITY_row_2_lanes = sketch::load_lanes<4>(OPACITY_row_2 + first, end -
-                first);
+            const auto cumprod_result_lanes = sketch::load_lanes<4>(cumprod_result + first, left);
+            const auto OPACITY_row_2_lanes = sketch::load_lanes<4>(OPACITY_row_2 + first, left);
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 const float cumprod_result_value = cumprod_result_lanes[part];
@@ -67,8 +67,8 @@ extern "C" __global__ void composite_layers_1(
                 const float through_mul = opacity * through;
                 SHARE_row_lanes[part] = through_mul;
             }
-            sketch::store_lanes(SHARE_row + first, end - first, SHARE_row_lanes);
-        }
+            sketch::store_lanes(SHARE_row + first, left, SHARE_row_lanes);
+        });
         // load(OPACITY[p, L-1] -> last)
         // store(last -> SHARE[p, L-1])
         const float last = OPACITY[p * L + (L - 1)];

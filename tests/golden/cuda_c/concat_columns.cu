@@ -9,7 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, too_large, lanes, at_once, load_lanes, store_lanes.
+// The library: floor_div, ceil_div, bits_of, float_of, max, too_large, max_of_floats, lanes,
+// enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes, store_all_lanes, over_lanes,
+// divisor.
 
 extern "C" __global__ void concat_columns_1(
     const float *__restrict A, const float *__restrict B, float *__restrict Y, int64_t M,
@@ -28,17 +30,17 @@ extern "C" __global__ void concat_columns_1(
             __syncthreads();
             const float *const A_row = A + (i * N + j * T);
             float *const Y_row = Y + (i * (N + K) + j * T);
-            for (int64_t first = thread * 4, end = std::min<int64_t>(T, N - j * T); first < end;
-                first += threads * 4) {
+            sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(T, N - j * T),
+                sketch::aligned<4>(A_row, Y_row), [&](int64_t first, auto left) {
                 sketch::lanes<float, 4> Y_row_lanes;
-                const auto A_row_lanes = sketch::load_lanes<4>(A_row + first, end - first);
+                const auto A_row_lanes = sketch::load_lanes<4>(A_row + first, left);
                 #pragma unroll
                 for (int part = 0; part < 4; ++part) {
                     const float a = A_row_lanes[part];
                     Y_row_lanes[part] = a;
                 }
-                sketch::store_lanes(Y_row + first, end - first, Y_row_lanes);
-            }
+                sketch::store_lanes(Y_row + first, left, Y_row_lanes);
+            });
         }
         // for j in range(ceil(K, T)):
         for (int64_t j_2 = 0; j_2 < sketch::ceil_div(K, T); ++j_2) {
@@ -47,17 +49,17 @@ extern "C" __global__ void concat_columns_1(
             __syncthreads();
             const float *const B_row = B + (i * K + j_2 * T);
             float *const Y_row_2 = Y + (i * (N + K) + N + j_2 * T);
-            for (int64_t first = thread * 4, end = std::min<int64_t>(T, K - j_2 * T); first < end;
-                first += threads * 4) {
+            sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(T, K - j_2 * T),
+                sketch::aligned<4>(B_row, Y_row_2), [&](int64_t first, auto left) {
                 sketch::lanes<float, 4> Y_row_2_lanes;
-                const auto B_row_lanes = sketch::load_lanes<4>(B_row + first, end - first);
+                const auto B_row_lanes = sketch::load_lanes<4>(B_row + first, left);
                 #pragma unroll
                 for (int part = 0; part < 4; ++part) {
                     const float b = B_row_lanes[part];
                     Y_row_2_lanes[part] = b;
                 }
-                sketch::store_lanes(Y_row_2 + first, end - first, Y_row_2_lanes);
-            }
+                sketch::store_lanes(Y_row_2 + first, left, Y_row_2_lanes);
+            });
         }
         __syncthreads();
     }

@@ -9,8 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, bits_of, float_of, max, log, exp, too_large, plus, largest,
-// lanes, at_once, load_lanes, combined_in_warp, combined, added, layout, arena.
+// The library: floor_div, ceil_div, bits_of, float_of, half, max, log, exp, too_large,
+// max_of_floats, plus, largest, lanes, enough, aligned, at_once, load_lanes, load_all_lanes,
+// over_lanes, divisor, combined_in_warp, combined, added, layout, arena.
 
 extern "C" __global__ void cross_entropy_1(
     const float *__restrict LOGITS, const int64_t *__restrict TARGET, float *__restrict ROWS,
@@ -34,17 +35,16 @@ extern "C" __global__ void cross_entropy_1(
             // reduce_max(x, 0, block_max)
             const float *const LOGITS_row = LOGITS + (i * N + j * T);
             float block_max_of_thread = sketch::largest<float>::start;
-            for (int64_t first = thread * 4, end = std::min<int64_t>(T, N - j * T); first < end;
-                first += threads * 4) {
-                const auto LOGITS_row_lanes = sketch::load_lanes<4>(LOGITS_row + first, end -
-                    first);
+            sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(T, N - j * T),
+                sketch::aligned<4>(LOGITS_row), [&](int64_t first, auto left) {
+                const auto LOGITS_row_lanes = sketch::load_lanes<4>(LOGITS_row + first, left);
                 #pragma unroll
                 for (int part = 0; part < 4; ++part) {
                     const float x = LOGITS_row_lanes[part];
-                    block_max_of_thread = sketch::largest<float>::combine(block_max_of_thread, first
-                        + part < end ? x : sketch::largest<float>::start);
+                    block_max_of_thread = sketch::largest<float>::combine(block_max_of_thread, part
+                        < left ? x : sketch::largest<float>::start);
                 }
-            }
+            });
             block_max = sketch::largest<float>::combine(block_max,
                 sketch::combined<sketch::largest<float>>(block_max_of_thread, block_memory));
             // max(running_max, block_max, new_max)
@@ -59,19 +59,18 @@ extern "C" __global__ void cross_entropy_1(
             // reduce_sum(x, 0, block_sum)
             const float *const LOGITS_row_2 = LOGITS + (i * N + j * T);
             float block_sum_of_thread = sketch::plus<float>::start;
-            for (int64_t first = thread * 4, end = std::min<int64_t>(T, N - j * T); first < end;
-                first += threads * 4) {
-                const auto LOGITS_row_2_lanes = sketch::load_lanes<4>(LOGITS_row_2 + first, end -
-                    first);
+            sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(T, N - j * T),
+                sketch::aligned<4>(LOGITS_row_2), [&](int64_t first, auto left) {
+                const auto LOGITS_row_2_lanes = sketch::load_lanes<4>(LOGITS_row_2 + first, left);
                 #pragma unroll
                 for (int part = 0; part < 4; ++part) {
                     const float x = LOGITS_row_2_lanes[part];
                     const float x_sub = x - new_max;
                     const float x_exp = sketch::exp(x_sub);
-                    block_sum_of_thread = sketch::plus<float>::combine(block_sum_of_thread, first +
-                        part < end ? x_exp : sketch::plus<float>::start);
+                    block_sum_of_thread = sketch::plus<float>::combine(block_sum_of_thread, part <
+                        left ? x_exp : sketch::plus<float>::start);
                 }
-            }
+            });
             block_sum = sketch::plus<float>::combine(block_sum,
                 sketch::combined<sketch::plus<float>>(block_sum_of_thread, block_memory));
             // fma(running_sum, correction, block_sum, running_sum)
@@ -114,16 +113,16 @@ extern "C" __global__ void cross_entropy_2(
             // reduce_sum(rows, 0, part)
             const float *const ROWS_row = ROWS + j_2 * T;
             float part__of_thread = sketch::plus<float>::start;
-            for (int64_t first = thread * 4, end = std::min<int64_t>(T, M - j_2 * T); first < end;
-                first += threads * 4) {
-                const auto ROWS_row_lanes = sketch::load_lanes<4>(ROWS_row + first, end - first);
+            sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(T, M - j_2 * T),
+                sketch::aligned<4>(ROWS_row), [&](int64_t first, auto left) {
+                const auto ROWS_row_lanes = sketch::load_lanes<4>(ROWS_row + first, left);
                 #pragma unroll
                 for (int part = 0; part < 4; ++part) {
                     const float rows = ROWS_row_lanes[part];
-                    part__of_thread = sketch::plus<float>::combine(part__of_thread, first + part <
-                        end ? rows : sketch::plus<float>::start);
+                    part__of_thread = sketch::plus<float>::combine(part__of_thread, part < left ?
+                        rows : sketch::plus<float>::start);
                 }
-            }
+            });
             part_ = sketch::plus<float>::combine(part_,
                 sketch::combined<sketch::plus<float>>(part__of_thread, block_memory));
             // add(total, part, total)

@@ -9,9 +9,10 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, min, tile, lane_at, for_lines, scan_columns, scan_lines,
-// cumprod, too_large, plus, largest, smallest, either, lanes, at_once, load_lanes, store_lanes,
-// combined_in_warp, combined, strides.
+// The library: floor_div, ceil_div, bits_of, float_of, max, min, tile, lane_at, for_lines,
+// scan_columns, scan_lines, cumprod, too_large, max_of_floats, min_of_floats, plus, largest,
+// smallest, either, lanes, enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes,
+// store_all_lanes, over_lanes, divisor, combined_in_warp, combined, strides.
 
 extern "C" __global__ void cumprod_1(
     const float *__restrict X, float *__restrict Y, int64_t M, int64_t N, int64_t programs)
@@ -44,10 +45,10 @@ extern "C" __global__ void cumprod_1(
             const float *const X_row = X + (i * N + j * T);
             int64_t y_lowest_of_thread = sketch::smallest<int64_t>::start;
             int64_t y_highest_of_thread = sketch::largest<int64_t>::start;
-            for (int64_t first = thread * 2, end = std::min<int64_t>(T, N - j * T); first < end;
-                first += threads * 2) {
+            sketch::over_lanes<2, 4>(thread * 2, threads * 2, std::min<int64_t>(T, N - j * T),
+                sketch::aligned<2>(X_row, y_lanes), [&](int64_t first, auto left) {
                 sketch::lanes<int64_t, 2> y_lanes_lanes;
-                const auto X_row_lanes = sketch::load_lanes<2>(X_row + first, end - first);
+                const auto X_row_lanes = sketch::load_lanes<2>(X_row + first, left);
                 #pragma unroll
                 for (int part = 0; part < 2; ++part) {
                     const int64_t lane = first + part;
@@ -55,13 +56,13 @@ extern "C" __global__ void cumprod_1(
                     const bool y_valid = x == 0.0f;
                     const int64_t y_lanes_value = y_valid ? lane : lane;
                     y_lanes_lanes[part] = y_lanes_value;
-                    y_lowest_of_thread = sketch::smallest<int64_t>::combine(y_lowest_of_thread,
-                        first + part < end ? y_lanes_value : sketch::smallest<int64_t>::start);
+                    y_lowest_of_thread = sketch::smallest<int64_t>::combine(y_lowest_of_thread, part
+                        < left ? y_lanes_value : sketch::smallest<int64_t>::start);
                     y_highest_of_thread = sketch::largest<int64_t>::combine(y_highest_of_thread,
-                        first + part < end ? y_lanes_value : sketch::largest<int64_t>::start);
+                        part < left ? y_lanes_value : sketch::largest<int64_t>::start);
                 }
-                sketch::store_lanes(y_lanes + first, end - first, y_lanes_lanes);
-            }
+                sketch::store_lanes(y_lanes + first, left, y_lanes_lanes);
+            });
             y_lowest = sketch::smallest<int64_t>::combine(y_lowest,
                 sketch::combined<sketch::smallest<int64_t>>(y_lowest_of_thread, block_memory));
             y_highest = sketch::largest<int64_t>::combine(y_highest,
@@ -69,7 +70,8 @@ extern "C" __global__ void cumprod_1(
             // eq(iota(T), y_lowest, y_first)
             // eq(iota(T), y_highest, y_last)
             // where(y_first, so_far, 1.0, y_factor)
-            for (int64_t first = thread * 4, end = T; first < end; first += threads * 4) {
+            sketch::over_lanes<4, 4>(thread * 4, threads * 4, T, sketch::aligned<4>(y_last,
+                y_factor), [&](int64_t first, auto left) {
                 sketch::lanes<bool, 4> y_last_lanes;
                 sketch::lanes<float, 4> y_factor_lanes;
                 #pragma unroll
@@ -81,17 +83,17 @@ extern "C" __global__ void cumprod_1(
                     const float y_factor_value = y_first ? so_far : 1.0f;
                     y_factor_lanes[part] = y_factor_value;
                 }
-                sketch::store_lanes(y_last + first, end - first, y_last_lanes);
-                sketch::store_lanes(y_factor + first, end - first, y_factor_lanes);
-            }
+                sketch::store_lanes(y_last + first, left, y_last_lanes);
+                sketch::store_lanes(y_factor + first, left, y_factor_lanes);
+            });
             // load(X[i, j*T:(j+1)*T] -> x)
             // mul(y_factor, x, y_factor)
             const float *const X_row_2 = X + (i * N + j * T);
-            for (int64_t first = thread * 4, end = std::min<int64_t>(T, N - j * T); first < end;
-                first += threads * 4) {
+            sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(T, N - j * T),
+                sketch::aligned<4>(y_factor, X_row_2, cumprod_0), [&](int64_t first, auto left) {
                 sketch::lanes<float, 4> cumprod_0_lanes;
-                const auto y_factor_lanes = sketch::load_lanes<4>(y_factor + first, end - first);
-                const auto X_row_2_lanes = sketch::load_lanes<4>(X_row_2 + first, end - first);
+                const auto y_factor_lanes = sketch::load_lanes<4>(y_factor + first, left);
+                const auto X_row_2_lanes = sketch::load_lanes<4>(X_row_2 + first, left);
                 #pragma unroll
                 for (int part = 0; part < 4; ++part) {
                     const float y_factor_value = y_factor_lanes[part];
@@ -100,8 +102,8 @@ extern "C" __global__ void cumprod_1(
                     const float cumprod_0_value = y_factor_mul;
                     cumprod_0_lanes[part] = cumprod_0_value;
                 }
-                sketch::store_lanes(cumprod_0 + first, end - first, cumprod_0_lanes);
-            }
+                sketch::store_lanes(cumprod_0 + first, left, cumprod_0_lanes);
+            });
             // cumprod(y_factor, 0, y)
             __syncthreads();
             sketch::cumprod<0, false, false>(
@@ -118,29 +120,30 @@ extern "C" __global__ void cumprod_1(
             float *const Y_row = Y + (i * N + j * T);
             float y_total_of_thread = sketch::plus<float>::start;
             bool y_some_of_thread = sketch::either<bool>::start;
-            for (int64_t first = thread * 2, end = std::min<int64_t>(T, N - j * T); first < end;
-                first += threads * 2) {
+            sketch::over_lanes<2, 4>(thread * 2, threads * 2, std::min<int64_t>(T, N - j * T),
+                sketch::aligned<2>(cumprod_result, y_last, y_lanes, Y_row), [&](int64_t first, auto
+                left) {
                 sketch::lanes<float, 2> Y_row_lanes;
-                const auto cumprod_result_lanes = sketch::load_lanes<2>(cumprod_result + first, end
-                    - first);
-                const auto y_last_lanes = sketch::load_lanes<2>(y_last + first, end - first);
-                const auto y_lanes_lanes = sketch::load_lanes<2>(y_lanes + first, end - first);
+                const auto cumprod_result_lanes = sketch::load_lanes<2>(cumprod_result + first,
+                    left);
+                const auto y_last_lanes = sketch::load_lanes<2>(y_last + first, left);
+                const auto y_lanes_lanes = sketch::load_lanes<2>(y_lanes + first, left);
                 #pragma unroll
                 for (int part = 0; part < 2; ++part) {
                     const float cumprod_result_value = cumprod_result_lanes[part];
                     const float y = cumprod_result_value;
                     const bool y_last_value = y_last_lanes[part];
                     const float y_factor_where = y_last_value ? y : 0.0f;
-                    y_total_of_thread = sketch::plus<float>::combine(y_total_of_thread, first + part
-                        < end ? y_factor_where : sketch::plus<float>::start);
+                    y_total_of_thread = sketch::plus<float>::combine(y_total_of_thread, part < left
+                        ? y_factor_where : sketch::plus<float>::start);
                     const int64_t y_lanes_value = y_lanes_lanes[part];
                     const bool y_valid_ge = y_lanes_value >= int64_t{0};
-                    y_some_of_thread = sketch::either<bool>::combine(y_some_of_thread, first + part
-                        < end ? y_valid_ge : sketch::either<bool>::start);
+                    y_some_of_thread = sketch::either<bool>::combine(y_some_of_thread, part < left ?
+                        y_valid_ge : sketch::either<bool>::start);
                     Y_row_lanes[part] = y;
                 }
-                sketch::store_lanes(Y_row + first, end - first, Y_row_lanes);
-            }
+                sketch::store_lanes(Y_row + first, left, Y_row_lanes);
+            });
             y_total = sketch::plus<float>::combine(y_total,
                 sketch::combined<sketch::plus<float>>(y_total_of_thread, block_memory));
             y_some = sketch::either<bool>::combine(y_some,

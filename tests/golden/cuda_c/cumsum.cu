@@ -9,9 +9,10 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, min, tile, lane_at, for_lines, scan_columns, scan_lines,
-// cumsum, too_large, plus, lanes, at_once, load_lanes, store_lanes, combined_in_warp, combined,
-// strides.
+// The library: floor_div, ceil_div, bits_of, float_of, max, min, tile, lane_at, for_lines,
+// scan_columns, scan_lines, cumsum, too_large, max_of_floats, min_of_floats, plus, lanes, enough,
+// aligned, at_once, load_lanes, load_all_lanes, store_lanes, store_all_lanes, over_lanes,
+// divisor, combined_in_warp, combined, strides.
 
 extern "C" __global__ void cumsum_1(
     const float *__restrict X, float *__restrict Y, int64_t M, int64_t N, int64_t programs)
@@ -32,17 +33,17 @@ extern "C" __global__ void cumsum_1(
             // load(X[i, j*T:(j+1)*T] -> x)
             __syncthreads();
             const float *const X_row = X + (i * N + j * T);
-            for (int64_t first = thread * 4, end = std::min<int64_t>(T, N - j * T); first < end;
-                first += threads * 4) {
+            sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(T, N - j * T),
+                sketch::aligned<4>(X_row, cumsum_0), [&](int64_t first, auto left) {
                 sketch::lanes<float, 4> cumsum_0_lanes;
-                const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, end - first);
+                const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, left);
                 #pragma unroll
                 for (int part = 0; part < 4; ++part) {
                     const float x = X_row_lanes[part];
                     cumsum_0_lanes[part] = x;
                 }
-                sketch::store_lanes(cumsum_0 + first, end - first, cumsum_0_lanes);
-            }
+                sketch::store_lanes(cumsum_0 + first, left, cumsum_0_lanes);
+            });
             // cumsum(x, 0, y)
             __syncthreads();
             sketch::cumsum<0, false, false>(
@@ -56,24 +57,23 @@ extern "C" __global__ void cumsum_1(
             const float *const X_row_2 = X + (i * N + j * T);
             float *const Y_row = Y + (i * N + j * T);
             float y_block_of_thread = sketch::plus<float>::start;
-            for (int64_t first = thread * 4, end = std::min<int64_t>(T, N - j * T); first < end;
-                first += threads * 4) {
+            sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(T, N - j * T),
+                sketch::aligned<4>(cumsum_result, X_row_2, Y_row), [&](int64_t first, auto left) {
                 sketch::lanes<float, 4> Y_row_lanes;
-                const auto cumsum_result_lanes = sketch::load_lanes<4>(cumsum_result + first, end -
-                    first);
-                const auto X_row_2_lanes = sketch::load_lanes<4>(X_row_2 + first, end - first);
+                const auto cumsum_result_lanes = sketch::load_lanes<4>(cumsum_result + first, left);
+                const auto X_row_2_lanes = sketch::load_lanes<4>(X_row_2 + first, left);
                 #pragma unroll
                 for (int part = 0; part < 4; ++part) {
                     const float cumsum_result_value = cumsum_result_lanes[part];
                     const float y = cumsum_result_value;
                     const float y_add = y + total;
                     const float x = X_row_2_lanes[part];
-                    y_block_of_thread = sketch::plus<float>::combine(y_block_of_thread, first + part
-                        < end ? x : sketch::plus<float>::start);
+                    y_block_of_thread = sketch::plus<float>::combine(y_block_of_thread, part < left
+                        ? x : sketch::plus<float>::start);
                     Y_row_lanes[part] = y_add;
                 }
-                sketch::store_lanes(Y_row + first, end - first, Y_row_lanes);
-            }
+                sketch::store_lanes(Y_row + first, left, Y_row_lanes);
+            });
             y_block = sketch::plus<float>::combine(y_block,
                 sketch::combined<sketch::plus<float>>(y_block_of_thread, block_memory));
             // add(total, y_block, total)

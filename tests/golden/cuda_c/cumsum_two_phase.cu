@@ -9,9 +9,10 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, min, tile, lane_at, for_lines, scan_columns, scan_lines,
-// cumsum, too_large, plus, lanes, at_once, load_lanes, store_lanes, combined_in_warp, combined,
-// added, strides, layout, arena.
+// The library: floor_div, ceil_div, bits_of, float_of, max, min, tile, lane_at, for_lines,
+// scan_columns, scan_lines, cumsum, too_large, max_of_floats, min_of_floats, plus, lanes, enough,
+// aligned, at_once, load_lanes, load_all_lanes, store_lanes, store_all_lanes, over_lanes,
+// divisor, combined_in_warp, combined, added, strides, layout, arena.
 
 extern "C" __global__ void cumsum_two_phase_1(
     const float *__restrict X, float *__restrict TOTALS, int64_t M, int64_t N, int64_t blocks,
@@ -29,16 +30,16 @@ extern "C" __global__ void cumsum_two_phase_1(
         // reduce_sum(x, 0, total)
         const float *const X_row = X + (i * N + j * T);
         float total_of_thread = sketch::plus<float>::start;
-        for (int64_t first = thread * 4, end = std::min<int64_t>(T, N - j * T); first < end; first
-            += threads * 4) {
-            const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, end - first);
+        sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(T, N - j * T),
+            sketch::aligned<4>(X_row), [&](int64_t first, auto left) {
+            const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, left);
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 const float x = X_row_lanes[part];
-                total_of_thread = sketch::plus<float>::combine(total_of_thread, first + part < end ?
-                    x : sketch::plus<float>::start);
+                total_of_thread = sketch::plus<float>::combine(total_of_thread, part < left ? x :
+                    sketch::plus<float>::start);
             }
-        }
+        });
         total = sketch::plus<float>::combine(total,
             sketch::combined<sketch::plus<float>>(total_of_thread, block_memory));
         // store(total -> TOTALS[i, j])
@@ -84,17 +85,17 @@ extern "C" __global__ void cumsum_two_phase_2(
         }
         // load(X[i, j*T:(j+1)*T] -> x)
         const float *const X_row = X + (i_2 * N + j_2 * T);
-        for (int64_t first = thread * 4, end = std::min<int64_t>(T, N - j_2 * T); first < end; first
-            += threads * 4) {
+        sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(T, N - j_2 * T),
+            sketch::aligned<4>(X_row, cumsum_0), [&](int64_t first, auto left) {
             sketch::lanes<float, 4> cumsum_0_lanes;
-            const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, end - first);
+            const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, left);
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 const float x_2 = X_row_lanes[part];
                 cumsum_0_lanes[part] = x_2;
             }
-            sketch::store_lanes(cumsum_0 + first, end - first, cumsum_0_lanes);
-        }
+            sketch::store_lanes(cumsum_0 + first, left, cumsum_0_lanes);
+        });
         // cumsum(x, 0, y)
         __syncthreads();
         sketch::cumsum<0, false, false>(
@@ -104,11 +105,10 @@ extern "C" __global__ void cumsum_two_phase_2(
         // store(y -> Y[i, j*T:(j+1)*T])
         __syncthreads();
         float *const Y_row = Y + (i_2 * N + j_2 * T);
-        for (int64_t first = thread * 4, end = std::min<int64_t>(T, N - j_2 * T); first < end; first
-            += threads * 4) {
+        sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(T, N - j_2 * T),
+            sketch::aligned<4>(cumsum_result, Y_row), [&](int64_t first, auto left) {
             sketch::lanes<float, 4> Y_row_lanes;
-            const auto cumsum_result_lanes = sketch::load_lanes<4>(cumsum_result + first, end -
-                first);
+            const auto cumsum_result_lanes = sketch::load_lanes<4>(cumsum_result + first, left);
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 const float cumsum_result_value = cumsum_result_lanes[part];
@@ -116,8 +116,8 @@ extern "C" __global__ void cumsum_two_phase_2(
                 const float y_add = y + before;
                 Y_row_lanes[part] = y_add;
             }
-            sketch::store_lanes(Y_row + first, end - first, Y_row_lanes);
-        }
+            sketch::store_lanes(Y_row + first, left, Y_row_lanes);
+        });
         __syncthreads();
     }
 }

@@ -9,8 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, natural, too_large, lanes, at_once, load_lanes,
-// store_lanes.
+// The library: floor_div, ceil_div, bits_of, float_of, max, natural, too_large, max_of_floats,
+// lanes, enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes, store_all_lanes,
+// over_lanes, divisor.
 
 extern "C" __global__ void depthwise_conv2d_1(
     const float *__restrict X, const float *__restrict WEIGHT, float *__restrict Y, int64_t N,
@@ -28,14 +29,15 @@ extern "C" __global__ void depthwise_conv2d_1(
         const int64_t n = program / sketch::ceil_div(OW, T) / OH / C;
         float *const y = reinterpret_cast<float *>(block_memory + 256);
         // y = alloc([T], init=0.0)
-        for (int64_t first = thread * 2, end = T; first < end; first += threads * 2) {
+        sketch::over_lanes<2, 4>(thread * 2, threads * 2, T, sketch::aligned<2>(y), [&](int64_t
+            first, auto left) {
             sketch::lanes<float, 2> y_lanes;
             #pragma unroll
             for (int part = 0; part < 2; ++part) {
                 y_lanes[part] = 0.0f;
             }
-            sketch::store_lanes(y + first, end - first, y_lanes);
-        }
+            sketch::store_lanes(y + first, left, y_lanes);
+        });
         // for kh in range(KH):
         for (int64_t kh = 0; kh < KH; ++kh) {
             // h = oh*stride + kh*dilation - padding
@@ -66,17 +68,17 @@ extern "C" __global__ void depthwise_conv2d_1(
         // store(y -> Y[n, c, oh, j*T:(j+1)*T])
         __syncthreads();
         float *const Y_row = Y + (((n * C + c) * OH + oh) * OW + j * T);
-        for (int64_t first = thread * 2, end = std::min<int64_t>(T, OW - j * T); first < end; first
-            += threads * 2) {
+        sketch::over_lanes<2, 4>(thread * 2, threads * 2, std::min<int64_t>(T, OW - j * T),
+            sketch::aligned<2>(y, Y_row), [&](int64_t first, auto left) {
             sketch::lanes<float, 2> Y_row_lanes;
-            const auto y_lanes = sketch::load_lanes<2>(y + first, end - first);
+            const auto y_lanes = sketch::load_lanes<2>(y + first, left);
             #pragma unroll
             for (int part = 0; part < 2; ++part) {
                 const float y_value = y_lanes[part];
                 Y_row_lanes[part] = y_value;
             }
-            sketch::store_lanes(Y_row + first, end - first, Y_row_lanes);
-        }
+            sketch::store_lanes(Y_row + first, left, Y_row_lanes);
+        });
         __syncthreads();
     }
 }

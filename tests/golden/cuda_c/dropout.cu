@@ -9,8 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, philox, rand, too_large, lanes, at_once, load_lanes,
-// store_lanes.
+// The library: floor_div, ceil_div, bits_of, float_of, max, philox, rand, too_large,
+// max_of_floats, lanes, enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes,
+// store_all_lanes, over_lanes, divisor.
 
 extern "C" __global__ void dropout_1(
     const float *__restrict X, float *__restrict Y, int64_t M, int64_t N, double p, int64_t seed,
@@ -25,7 +26,8 @@ extern "C" __global__ void dropout_1(
         bool *const keep = reinterpret_cast<bool *>(block_memory + 256);
         // rand(seed, i*T + iota(T), random)
         // ge(random, p, keep)
-        for (int64_t first = thread * 8, end = T; first < end; first += threads * 8) {
+        sketch::over_lanes<8, 4>(thread * 8, threads * 8, T, sketch::aligned<8>(keep), [&](int64_t
+            first, auto left) {
             sketch::lanes<bool, 8> keep_lanes;
             #pragma unroll
             for (int part = 0; part < 8; ++part) {
@@ -34,8 +36,8 @@ extern "C" __global__ void dropout_1(
                 const bool keep_value = random >= static_cast<float>(p);
                 keep_lanes[part] = keep_value;
             }
-            sketch::store_lanes(keep + first, end - first, keep_lanes);
-        }
+            sketch::store_lanes(keep + first, left, keep_lanes);
+        });
         // load(XF[i*T:(i+1)*T] -> x)
         // mul(x, scale, x)
         // where(keep, x, 0, x)
@@ -43,11 +45,11 @@ extern "C" __global__ void dropout_1(
         __syncthreads();
         const float *const X_row = X + i * T;
         float *const Y_row = Y + i * T;
-        for (int64_t first = thread * 4, end = std::min<int64_t>(T, M * N - i * T); first < end;
-            first += threads * 4) {
+        sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(T, M * N - i * T),
+            sketch::aligned<4>(X_row, keep, Y_row), [&](int64_t first, auto left) {
             sketch::lanes<float, 4> Y_row_lanes;
-            const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, end - first);
-            const auto keep_lanes = sketch::load_lanes<4>(keep + first, end - first);
+            const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, left);
+            const auto keep_lanes = sketch::load_lanes<4>(keep + first, left);
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 const float x = X_row_lanes[part];
@@ -56,8 +58,8 @@ extern "C" __global__ void dropout_1(
                 const float x_where = keep_value ? x_mul : 0.0f;
                 Y_row_lanes[part] = x_where;
             }
-            sketch::store_lanes(Y_row + first, end - first, Y_row_lanes);
-        }
+            sketch::store_lanes(Y_row + first, left, Y_row_lanes);
+        });
         __syncthreads();
     }
 }

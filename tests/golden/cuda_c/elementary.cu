@@ -9,8 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, exp2, log2, tan, atan, tanh, erf, expm1, log1p, pow, lanes,
-// at_once, load_lanes, store_lanes.
+// The library: floor_div, ceil_div, bits_of, float_of, exp2, log2, tan, atan, tanh, erf, expm1,
+// log1p, pow, lanes, enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes,
+// store_all_lanes, over_lanes, divisor.
 
 extern "C" __global__ void elementary_1(
     const float *__restrict X, const float *__restrict BASE, float *__restrict EXP2,
@@ -55,8 +56,9 @@ extern "C" __global__ void elementary_1(
         float *const LOG2_row = LOG2 + i * T;
         float *const LOG1P_row = LOG1P + i * T;
         float *const POW_row = POW + i * T;
-        for (int64_t first = thread * 4, end = std::min<int64_t>(T, N - i * T); first < end; first
-            += threads * 4) {
+        sketch::over_lanes<4, 1>(thread * 4, threads * 4, std::min<int64_t>(T, N - i * T),
+            sketch::aligned<4>(X_row, BASE_row, EXP2_row, TAN_row, ATAN_row, TANH_row, ERF_row,
+            EXPM1_row, LOG2_row, LOG1P_row, POW_row), [&](int64_t first, auto left) {
             sketch::lanes<float, 4> EXP2_row_lanes;
             sketch::lanes<float, 4> TAN_row_lanes;
             sketch::lanes<float, 4> ATAN_row_lanes;
@@ -66,8 +68,8 @@ extern "C" __global__ void elementary_1(
             sketch::lanes<float, 4> LOG2_row_lanes;
             sketch::lanes<float, 4> LOG1P_row_lanes;
             sketch::lanes<float, 4> POW_row_lanes;
-            const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, end - first);
-            const auto BASE_row_lanes = sketch::load_lanes<4>(BASE_row + first, end - first);
+            const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, left);
+            const auto BASE_row_lanes = sketch::load_lanes<4>(BASE_row + first, left);
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 const float x = X_row_lanes[part];
@@ -91,16 +93,16 @@ extern "C" __global__ void elementary_1(
                 const float y_pow = sketch::pow(base, x);
                 POW_row_lanes[part] = y_pow;
             }
-            sketch::store_lanes(EXP2_row + first, end - first, EXP2_row_lanes);
-            sketch::store_lanes(TAN_row + first, end - first, TAN_row_lanes);
-            sketch::store_lanes(ATAN_row + first, end - first, ATAN_row_lanes);
-            sketch::store_lanes(TANH_row + first, end - first, TANH_row_lanes);
-            sketch::store_lanes(ERF_row + first, end - first, ERF_row_lanes);
-            sketch::store_lanes(EXPM1_row + first, end - first, EXPM1_row_lanes);
-            sketch::store_lanes(LOG2_row + first, end - first, LOG2_row_lanes);
-            sketch::store_lanes(LOG1P_row + first, end - first, LOG1P_row_lanes);
-            sketch::store_lanes(POW_row + first, end - first, POW_row_lanes);
-        }
+            sketch::store_lanes(EXP2_row + first, left, EXP2_row_lanes);
+            sketch::store_lanes(TAN_row + first, left, TAN_row_lanes);
+            sketch::store_lanes(ATAN_row + first, left, ATAN_row_lanes);
+            sketch::store_lanes(TANH_row + first, left, TANH_row_lanes);
+            sketch::store_lanes(ERF_row + first, left, ERF_row_lanes);
+            sketch::store_lanes(EXPM1_row + first, left, EXPM1_row_lanes);
+            sketch::store_lanes(LOG2_row + first, left, LOG2_row_lanes);
+            sketch::store_lanes(LOG1P_row + first, left, LOG1P_row_lanes);
+            sketch::store_lanes(POW_row + first, left, POW_row_lanes);
+        });
         __syncthreads();
     }
 }

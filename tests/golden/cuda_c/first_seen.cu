@@ -9,7 +9,8 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, min, lanes, atomic_replace, smaller_of, atomic_min.
+// The library: floor_div, ceil_div, bits_of, float_of, min, min_of_floats, lanes, divisor,
+// atomic_replace, smaller_of, atomic_min.
 
 extern "C" __global__ void first_seen_1(
     const int32_t *__restrict TIME, const int32_t *__restrict USER, int32_t *__restrict FIRST,

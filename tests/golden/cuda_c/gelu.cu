@@ -9,8 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, erf, short_erf, gelu, too_large, lanes, at_once,
-// load_lanes, store_lanes.
+// The library: floor_div, ceil_div, bits_of, float_of, max, erf, short_erf, gelu, too_large,
+// max_of_floats, lanes, enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes,
+// store_all_lanes, over_lanes, divisor.
 
 extern "C" __global__ void gelu_1(
     const float *__restrict X, float *__restrict Y, int64_t M, int64_t N, int64_t programs)
@@ -26,18 +27,18 @@ extern "C" __global__ void gelu_1(
         // store(y -> YF[i*TILE:(i+1)*TILE])
         const float *const X_row = X + i * TILE;
         float *const Y_row = Y + i * TILE;
-        for (int64_t first = thread * 4, end = std::min<int64_t>(TILE, M * N - i * TILE); first <
-            end; first += threads * 4) {
+        sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(TILE, M * N - i * TILE),
+            sketch::aligned<4>(X_row, Y_row), [&](int64_t first, auto left) {
             sketch::lanes<float, 4> Y_row_lanes;
-            const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, end - first);
+            const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, left);
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 const float x = X_row_lanes[part];
                 const float y = sketch::gelu(x);
                 Y_row_lanes[part] = y;
             }
-            sketch::store_lanes(Y_row + first, end - first, Y_row_lanes);
-        }
+            sketch::store_lanes(Y_row + first, left, Y_row_lanes);
+        });
         __syncthreads();
     }
 }

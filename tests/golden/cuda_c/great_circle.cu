@@ -9,8 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, sqrt, sin, cos, atan2, lanes, at_once, load_lanes,
-// store_lanes.
+// The library: floor_div, ceil_div, bits_of, float_of, sqrt, sin, cos, atan2, lanes, enough,
+// aligned, at_once, load_lanes, load_all_lanes, store_lanes, store_all_lanes, over_lanes,
+// divisor.
 
 extern "C" __global__ void great_circle_1(
     const double *__restrict LAT1, const double *__restrict LON1, const double *__restrict LAT2,
@@ -50,13 +51,14 @@ extern "C" __global__ void great_circle_1(
         const double *const LON2_row = LON2 + i * T;
         const double *const LON1_row = LON1 + i * T;
         double *const ANGLE_row = ANGLE + i * T;
-        for (int64_t first = thread * 2, end = std::min<int64_t>(T, N - i * T); first < end; first
-            += threads * 2) {
+        sketch::over_lanes<2, 1>(thread * 2, threads * 2, std::min<int64_t>(T, N - i * T),
+            sketch::aligned<2>(LAT1_row, LAT2_row, LON2_row, LON1_row, ANGLE_row), [&](int64_t
+            first, auto left) {
             sketch::lanes<double, 2> ANGLE_row_lanes;
-            const auto LAT1_row_lanes = sketch::load_lanes<2>(LAT1_row + first, end - first);
-            const auto LAT2_row_lanes = sketch::load_lanes<2>(LAT2_row + first, end - first);
-            const auto LON2_row_lanes = sketch::load_lanes<2>(LON2_row + first, end - first);
-            const auto LON1_row_lanes = sketch::load_lanes<2>(LON1_row + first, end - first);
+            const auto LAT1_row_lanes = sketch::load_lanes<2>(LAT1_row + first, left);
+            const auto LAT2_row_lanes = sketch::load_lanes<2>(LAT2_row + first, left);
+            const auto LON2_row_lanes = sketch::load_lanes<2>(LON2_row + first, left);
+            const auto LON1_row_lanes = sketch::load_lanes<2>(LON1_row + first, left);
             #pragma unroll
             for (int part = 0; part < 2; ++part) {
                 const double lat1 = LAT1_row_lanes[part];
@@ -83,8 +85,8 @@ extern "C" __global__ void great_circle_1(
                 const double east_atan2 = sketch::atan2(east_sqrt, turn_fma);
                 ANGLE_row_lanes[part] = east_atan2;
             }
-            sketch::store_lanes(ANGLE_row + first, end - first, ANGLE_row_lanes);
-        }
+            sketch::store_lanes(ANGLE_row + first, left, ANGLE_row_lanes);
+        });
         __syncthreads();
     }
 }

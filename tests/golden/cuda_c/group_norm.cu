@@ -9,8 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, sqrt, rsqrt, natural, too_large, plus, lanes, at_once,
-// load_lanes, store_lanes, combined_in_warp, combined.
+// The library: floor_div, ceil_div, bits_of, float_of, max, sqrt, rsqrt, natural, too_large,
+// max_of_floats, plus, lanes, enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes,
+// store_all_lanes, over_lanes, divisor, combined_in_warp, combined.
 
 extern "C" __global__ void group_norm_1(
     const float *__restrict X, const float *__restrict WEIGHT, const float *__restrict BIAS,
@@ -35,16 +36,16 @@ extern "C" __global__ void group_norm_1(
             // reduce_sum(x, 0, sum)
             const float *const X_row = X + ((n * groups + g) * (CG * H * W) + j * T);
             float sum__of_thread = sketch::plus<float>::start;
-            for (int64_t first = thread * 4, end = std::min<int64_t>(T, CG * H * W - j * T); first <
-                end; first += threads * 4) {
-                const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, end - first);
+            sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(T, CG * H * W - j *
+                T), sketch::aligned<4>(X_row), [&](int64_t first, auto left) {
+                const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, left);
                 #pragma unroll
                 for (int part = 0; part < 4; ++part) {
                     const float x = X_row_lanes[part];
-                    sum__of_thread = sketch::plus<float>::combine(sum__of_thread, first + part < end
-                        ? x : sketch::plus<float>::start);
+                    sum__of_thread = sketch::plus<float>::combine(sum__of_thread, part < left ? x :
+                        sketch::plus<float>::start);
                 }
-            }
+            });
             sum_ = sketch::plus<float>::combine(sum_,
                 sketch::combined<sketch::plus<float>>(sum__of_thread, block_memory));
             // add(mean, sum, mean)
@@ -61,18 +62,18 @@ extern "C" __global__ void group_norm_1(
             // reduce_sum(x, 0, sum)
             const float *const X_row_2 = X + ((n * groups + g) * (CG * H * W) + j_2 * T);
             float sum__2_of_thread = sketch::plus<float>::start;
-            for (int64_t first = thread * 4, end = std::min<int64_t>(T, CG * H * W - j_2 * T); first
-                < end; first += threads * 4) {
-                const auto X_row_2_lanes = sketch::load_lanes<4>(X_row_2 + first, end - first);
+            sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(T, CG * H * W - j_2
+                * T), sketch::aligned<4>(X_row_2), [&](int64_t first, auto left) {
+                const auto X_row_2_lanes = sketch::load_lanes<4>(X_row_2 + first, left);
                 #pragma unroll
                 for (int part = 0; part < 4; ++part) {
                     const float x_2 = X_row_2_lanes[part];
                     const float x_2_sub = x_2 - mean;
                     const float x_2_mul = x_2_sub * x_2_sub;
-                    sum__2_of_thread = sketch::plus<float>::combine(sum__2_of_thread, first + part <
-                        end ? x_2_mul : sketch::plus<float>::start);
+                    sum__2_of_thread = sketch::plus<float>::combine(sum__2_of_thread, part < left ?
+                        x_2_mul : sketch::plus<float>::start);
                 }
-            }
+            });
             sum__2 = sketch::plus<float>::combine(sum__2,
                 sketch::combined<sketch::plus<float>>(sum__2_of_thread, block_memory));
             // add(variance, sum, variance)
@@ -100,10 +101,10 @@ extern "C" __global__ void group_norm_1(
                 __syncthreads();
                 const float *const X_row_3 = X + (((n * groups + g) * CG + c) * (H * W) + j_3 * T);
                 float *const Y_row = Y + (((n * groups + g) * CG + c) * (H * W) + j_3 * T);
-                for (int64_t first = thread * 4, end = std::min<int64_t>(T, H * W - j_3 * T); first
-                    < end; first += threads * 4) {
+                sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(T, H * W - j_3 *
+                    T), sketch::aligned<4>(X_row_3, Y_row), [&](int64_t first, auto left) {
                     sketch::lanes<float, 4> Y_row_lanes;
-                    const auto X_row_3_lanes = sketch::load_lanes<4>(X_row_3 + first, end - first);
+                    const auto X_row_3_lanes = sketch::load_lanes<4>(X_row_3 + first, left);
                     #pragma unroll
                     for (int part = 0; part < 4; ++part) {
                         const float x_3 = X_row_3_lanes[part];
@@ -112,8 +113,8 @@ extern "C" __global__ void group_norm_1(
                         const float x_3_fma = x_3_mul * weight + bias;
                         Y_row_lanes[part] = x_3_fma;
                     }
-                    sketch::store_lanes(Y_row + first, end - first, Y_row_lanes);
-                }
+                    sketch::store_lanes(Y_row + first, left, Y_row_lanes);
+                });
             }
         }
         __syncthreads();

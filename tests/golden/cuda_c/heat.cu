@@ -9,8 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, too_large, lanes, at_once, load_lanes, store_lanes,
-// added, layout, arena.
+// The library: floor_div, ceil_div, bits_of, float_of, max, too_large, max_of_floats, lanes,
+// enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes, store_all_lanes, over_lanes,
+// divisor, added, layout, arena.
 
 extern "C" __global__ void heat_1(
     float *__restrict U, float *__restrict NEXT, int64_t M, int64_t N, double rate,
@@ -81,17 +82,17 @@ extern "C" __global__ void heat_2(
             // store(next -> U[i*TM:(i+1)*TM, j*TN:(j+1)*TN])
             const float *const NEXT_row = NEXT + ((i_2 * TM + row) * N + j_2 * TN);
             float *const U_row = U + ((i_2 * TM + row) * N + j_2 * TN);
-            for (int64_t first = thread % 32 * 4, end = std::min<int64_t>(TN, N - j_2 * TN); first <
-                end; first += 32 * 4) {
+            sketch::over_lanes<4, 4>(thread % 32 * 4, 32 * 4, std::min<int64_t>(TN, N - j_2 * TN),
+                sketch::aligned<4>(NEXT_row, U_row), [&](int64_t first, auto left) {
                 sketch::lanes<float, 4> U_row_lanes;
-                const auto NEXT_row_lanes = sketch::load_lanes<4>(NEXT_row + first, end - first);
+                const auto NEXT_row_lanes = sketch::load_lanes<4>(NEXT_row + first, left);
                 #pragma unroll
                 for (int part = 0; part < 4; ++part) {
                     const float next = NEXT_row_lanes[part];
                     U_row_lanes[part] = next;
                 }
-                sketch::store_lanes(U_row + first, end - first, U_row_lanes);
-            }
+                sketch::store_lanes(U_row + first, left, U_row_lanes);
+            });
         }
         __syncthreads();
     }

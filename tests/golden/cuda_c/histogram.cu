@@ -9,7 +9,8 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, min, lanes, at_once, store_lanes, atomic_replace, added,
+// The library: floor_div, ceil_div, bits_of, float_of, min, min_of_floats, lanes, enough,
+// aligned, at_once, store_lanes, store_all_lanes, over_lanes, divisor, atomic_replace, added,
 // atomic_add, filled, fill.
 
 extern "C" __global__ void histogram_1(
@@ -23,14 +24,15 @@ extern "C" __global__ void histogram_1(
         const int64_t i = program;
         int32_t *const value_fill = reinterpret_cast<int32_t *>(block_memory + 256);
         // fill(1, value_fill)
-        for (int64_t first = thread * 4, end = T; first < end; first += threads * 4) {
+        sketch::over_lanes<4, 4>(thread * 4, threads * 4, T, sketch::aligned<4>(value_fill),
+            [&](int64_t first, auto left) {
             sketch::lanes<int32_t, 4> value_fill_lanes;
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 value_fill_lanes[part] = 1;
             }
-            sketch::store_lanes(value_fill + first, end - first, value_fill_lanes);
-        }
+            sketch::store_lanes(value_fill + first, left, value_fill_lanes);
+        });
         // load(X[i*T:(i+1)*T] -> x)
         // atomic_add(1 -> COUNTS[x])
         __syncthreads();

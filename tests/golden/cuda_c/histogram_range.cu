@@ -9,7 +9,8 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, min, lanes, at_once, store_lanes, atomic_replace, added,
+// The library: floor_div, ceil_div, bits_of, float_of, min, min_of_floats, lanes, enough,
+// aligned, at_once, store_lanes, store_all_lanes, over_lanes, divisor, atomic_replace, added,
 // atomic_add, filled, fill.
 
 extern "C" __global__ void histogram_range_1(
@@ -26,14 +27,15 @@ extern "C" __global__ void histogram_range_1(
         int32_t *const ones = reinterpret_cast<int32_t *>(block_memory + 256);
         // level = x - first
         // fill(1, ones)
-        for (int64_t first = thread * 4, end = T; first < end; first += threads * 4) {
+        sketch::over_lanes<4, 4>(thread * 4, threads * 4, T, sketch::aligned<4>(ones), [&](int64_t
+            first, auto left) {
             sketch::lanes<int32_t, 4> ones_lanes;
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 ones_lanes[part] = 1;
             }
-            sketch::store_lanes(ones + first, end - first, ones_lanes);
-        }
+            sketch::store_lanes(ones + first, left, ones_lanes);
+        });
         // load(X[i*T:(i+1)*T] -> x)
         // atomic_add(ones -> COUNTS[level], where=level >= 0 and level < LEVELS)
         __syncthreads();

@@ -9,8 +9,10 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, round_nearest, to_integer, saturated, absolute, max, min,
-// too_large, largest, lanes, at_once, load_lanes, store_lanes, combined_in_warp, combined.
+// The library: floor_div, ceil_div, bits_of, float_of, round_nearest, to_integer, saturated,
+// absolute, max, min, too_large, max_of_floats, min_of_floats, largest, lanes, enough, aligned,
+// at_once, load_lanes, load_all_lanes, store_lanes, store_all_lanes, over_lanes, divisor,
+// combined_in_warp, combined.
 
 extern "C" __global__ void int8_dynamic_quantise_1(
     const float *__restrict X, int8_t *__restrict Q, float *__restrict SCALE, int64_t M,
@@ -32,17 +34,17 @@ extern "C" __global__ void int8_dynamic_quantise_1(
             // reduce_max(x, 0, block)
             const float *const X_row = X + (i * N + j * T);
             float block_of_thread = sketch::largest<float>::start;
-            for (int64_t first = thread * 4, end = std::min<int64_t>(T, N - j * T); first < end;
-                first += threads * 4) {
-                const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, end - first);
+            sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(T, N - j * T),
+                sketch::aligned<4>(X_row), [&](int64_t first, auto left) {
+                const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, left);
                 #pragma unroll
                 for (int part = 0; part < 4; ++part) {
                     const float x = X_row_lanes[part];
                     const float x_abs = sketch::absolute(x);
-                    block_of_thread = sketch::largest<float>::combine(block_of_thread, first + part
-                        < end ? x_abs : sketch::largest<float>::start);
+                    block_of_thread = sketch::largest<float>::combine(block_of_thread, part < left ?
+                        x_abs : sketch::largest<float>::start);
                 }
-            }
+            });
             block = sketch::largest<float>::combine(block,
                 sketch::combined<sketch::largest<float>>(block_of_thread, block_memory));
             // max(largest, block, largest)
@@ -63,19 +65,20 @@ extern "C" __global__ void int8_dynamic_quantise_1(
             __syncthreads();
             const float *const X_row_2 = X + (i * N + j_2 * T);
             int8_t *const Q_row = Q + (i * N + j_2 * T);
-            for (int64_t first = thread * 4, end = std::min<int64_t>(T, N - j_2 * T); first < end;
-                first += threads * 4) {
+            sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(T, N - j_2 * T),
+                sketch::aligned<4>(X_row_2, Q_row), [&, divisor = sketch::divisor(scale)](int64_t
+                first, auto left) {
                 sketch::lanes<int8_t, 4> Q_row_lanes;
-                const auto X_row_2_lanes = sketch::load_lanes<4>(X_row_2 + first, end - first);
+                const auto X_row_2_lanes = sketch::load_lanes<4>(X_row_2 + first, left);
                 #pragma unroll
                 for (int part = 0; part < 4; ++part) {
                     const float x_2 = X_row_2_lanes[part];
-                    const float x_2_div = x_2 / scale;
+                    const float x_2_div = x_2 / divisor;
                     const int8_t q = sketch::saturated<int8_t>(sketch::round_nearest(x_2_div));
                     Q_row_lanes[part] = q;
                 }
-                sketch::store_lanes(Q_row + first, end - first, Q_row_lanes);
-            }
+                sketch::store_lanes(Q_row + first, left, Q_row_lanes);
+            });
         }
         __syncthreads();
     }

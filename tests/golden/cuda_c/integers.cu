@@ -9,7 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, floor_mod, ceil_div, min, lanes, at_once, load_lanes, store_lanes.
+// The library: floor_div, floor_mod, ceil_div, bits_of, float_of, min, min_of_floats, lanes,
+// enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes, store_all_lanes, over_lanes,
+// divisor.
 
 extern "C" __global__ void integers_1(
     const int32_t *__restrict A, const int32_t *__restrict B, int32_t *__restrict QUOTIENT,
@@ -51,8 +53,9 @@ extern "C" __global__ void integers_1(
         bool *const DIFFERENT_row = DIFFERENT + i * T;
         bool *const BELOW_row = BELOW + i * T;
         bool *const NOT_ABOVE_row = NOT_ABOVE + i * T;
-        for (int64_t first = thread * 4, end = std::min<int64_t>(T, N - i * T); first < end; first
-            += threads * 4) {
+        sketch::over_lanes<4, 2>(thread * 4, threads * 4, std::min<int64_t>(T, N - i * T),
+            sketch::aligned<4>(A_row, B_row, QUOTIENT_row, REMAINDER_row, SMALLER_row, FLIPPED_row,
+            EQUAL_row, DIFFERENT_row, BELOW_row, NOT_ABOVE_row), [&](int64_t first, auto left) {
             sketch::lanes<int32_t, 4> QUOTIENT_row_lanes;
             sketch::lanes<int32_t, 4> REMAINDER_row_lanes;
             sketch::lanes<int32_t, 4> SMALLER_row_lanes;
@@ -61,8 +64,8 @@ extern "C" __global__ void integers_1(
             sketch::lanes<bool, 4> DIFFERENT_row_lanes;
             sketch::lanes<bool, 4> BELOW_row_lanes;
             sketch::lanes<bool, 4> NOT_ABOVE_row_lanes;
-            const auto A_row_lanes = sketch::load_lanes<4>(A_row + first, end - first);
-            const auto B_row_lanes = sketch::load_lanes<4>(B_row + first, end - first);
+            const auto A_row_lanes = sketch::load_lanes<4>(A_row + first, left);
+            const auto B_row_lanes = sketch::load_lanes<4>(B_row + first, left);
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 const int32_t a = A_row_lanes[part];
@@ -84,15 +87,15 @@ extern "C" __global__ void integers_1(
                 const bool truth_le = a <= b;
                 NOT_ABOVE_row_lanes[part] = truth_le;
             }
-            sketch::store_lanes(QUOTIENT_row + first, end - first, QUOTIENT_row_lanes);
-            sketch::store_lanes(REMAINDER_row + first, end - first, REMAINDER_row_lanes);
-            sketch::store_lanes(SMALLER_row + first, end - first, SMALLER_row_lanes);
-            sketch::store_lanes(FLIPPED_row + first, end - first, FLIPPED_row_lanes);
-            sketch::store_lanes(EQUAL_row + first, end - first, EQUAL_row_lanes);
-            sketch::store_lanes(DIFFERENT_row + first, end - first, DIFFERENT_row_lanes);
-            sketch::store_lanes(BELOW_row + first, end - first, BELOW_row_lanes);
-            sketch::store_lanes(NOT_ABOVE_row + first, end - first, NOT_ABOVE_row_lanes);
-        }
+            sketch::store_lanes(QUOTIENT_row + first, left, QUOTIENT_row_lanes);
+            sketch::store_lanes(REMAINDER_row + first, left, REMAINDER_row_lanes);
+            sketch::store_lanes(SMALLER_row + first, left, SMALLER_row_lanes);
+            sketch::store_lanes(FLIPPED_row + first, left, FLIPPED_row_lanes);
+            sketch::store_lanes(EQUAL_row + first, left, EQUAL_row_lanes);
+            sketch::store_lanes(DIFFERENT_row + first, left, DIFFERENT_row_lanes);
+            sketch::store_lanes(BELOW_row + first, left, BELOW_row_lanes);
+            sketch::store_lanes(NOT_ABOVE_row + first, left, NOT_ABOVE_row_lanes);
+        });
         __syncthreads();
     }
 }

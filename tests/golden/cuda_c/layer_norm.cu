@@ -9,8 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: max, sqrt, rsqrt, too_large, plus, lanes, at_once, load_lanes, store_lanes,
-// combined_in_warp, combined, layout, allow_shared.
+// The library: max, sqrt, rsqrt, too_large, max_of_floats, plus, lanes, enough, aligned, at_once,
+// load_lanes, load_all_lanes, store_lanes, store_all_lanes, over_lanes, combined_in_warp,
+// combined, layout, allow_shared.
 
 extern "C" __global__ void layer_norm_1(
     const float *__restrict X, const float *__restrict WEIGHT, const float *__restrict BIAS,
@@ -28,15 +29,16 @@ extern "C" __global__ void layer_norm_1(
         // reduce_sum(x, 0, mean)
         const float *const X_row = X + i * N;
         float mean_of_thread = sketch::plus<float>::start;
-        for (int64_t first = thread * 4, end = N; first < end; first += threads * 4) {
-            const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, end - first);
+        sketch::over_lanes<4, 4>(thread * 4, threads * 4, N, sketch::aligned<4>(X_row), [&](int64_t
+            first, auto left) {
+            const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, left);
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 const float x = X_row_lanes[part];
-                mean_of_thread = sketch::plus<float>::combine(mean_of_thread, first + part < end ? x
-                    : sketch::plus<float>::start);
+                mean_of_thread = sketch::plus<float>::combine(mean_of_thread, part < left ? x :
+                    sketch::plus<float>::start);
             }
-        }
+        });
         mean = sketch::plus<float>::combine(mean,
             sketch::combined<sketch::plus<float>>(mean_of_thread, block_memory));
         // div(mean, N, mean)
@@ -47,20 +49,21 @@ extern "C" __global__ void layer_norm_1(
         // reduce_sum(square, 0, variance)
         const float *const X_row_2 = X + i * N;
         float variance_of_thread = sketch::plus<float>::start;
-        for (int64_t first = thread * 4, end = N; first < end; first += threads * 4) {
+        sketch::over_lanes<4, 4>(thread * 4, threads * 4, N, sketch::aligned<4>(X_row_2, x_sub),
+            [&](int64_t first, auto left) {
             sketch::lanes<float, 4> x_sub_lanes;
-            const auto X_row_2_lanes = sketch::load_lanes<4>(X_row_2 + first, end - first);
+            const auto X_row_2_lanes = sketch::load_lanes<4>(X_row_2 + first, left);
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 const float x = X_row_2_lanes[part];
                 const float x_sub_value = x - mean_div;
                 x_sub_lanes[part] = x_sub_value;
                 const float square = x_sub_value * x_sub_value;
-                variance_of_thread = sketch::plus<float>::combine(variance_of_thread, first + part <
-                    end ? square : sketch::plus<float>::start);
+                variance_of_thread = sketch::plus<float>::combine(variance_of_thread, part < left ?
+                    square : sketch::plus<float>::start);
             }
-            sketch::store_lanes(x_sub + first, end - first, x_sub_lanes);
-        }
+            sketch::store_lanes(x_sub + first, left, x_sub_lanes);
+        });
         variance = sketch::plus<float>::combine(variance,
             sketch::combined<sketch::plus<float>>(variance_of_thread, block_memory));
         // div(variance, N, variance)
@@ -75,11 +78,12 @@ extern "C" __global__ void layer_norm_1(
         // fma(x, weight, bias, x)
         // store(x -> Y[i, 0:N])
         float *const Y_row = Y + i * N;
-        for (int64_t first = thread * 4, end = N; first < end; first += threads * 4) {
+        sketch::over_lanes<4, 4>(thread * 4, threads * 4, N, sketch::aligned<4>(x_sub, WEIGHT, BIAS,
+            Y_row), [&](int64_t first, auto left) {
             sketch::lanes<float, 4> Y_row_lanes;
-            const auto x_sub_lanes = sketch::load_lanes<4>(x_sub + first, end - first);
-            const auto WEIGHT_lanes = sketch::load_lanes<4>(WEIGHT + first, end - first);
-            const auto BIAS_lanes = sketch::load_lanes<4>(BIAS + first, end - first);
+            const auto x_sub_lanes = sketch::load_lanes<4>(x_sub + first, left);
+            const auto WEIGHT_lanes = sketch::load_lanes<4>(WEIGHT + first, left);
+            const auto BIAS_lanes = sketch::load_lanes<4>(BIAS + first, left);
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 const float x_sub_value = x_sub_lanes[part];
@@ -89,8 +93,8 @@ extern "C" __global__ void layer_norm_1(
                 const float x_fma = x_mul * weight + bias;
                 Y_row_lanes[part] = x_fma;
             }
-            sketch::store_lanes(Y_row + first, end - first, Y_row_lanes);
-        }
+            sketch::store_lanes(Y_row + first, left, Y_row_lanes);
+        });
         __syncthreads();
     }
 }

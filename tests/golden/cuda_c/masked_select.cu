@@ -9,9 +9,11 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, min, tile, lane_at, for_lines, scan_columns, scan_lines,
-// cumsum, plus, lanes, at_once, load_lanes, store_lanes, combined_in_warp, combined,
-// atomic_replace, added, atomic_add, strides, layout, arena, filled, fill.
+// The library: floor_div, ceil_div, bits_of, float_of, max, min, tile, lane_at, for_lines,
+// scan_columns, scan_lines, cumsum, max_of_floats, min_of_floats, plus, lanes, enough, aligned,
+// at_once, load_lanes, load_all_lanes, store_lanes, store_all_lanes, over_lanes, divisor,
+// combined_in_warp, combined, atomic_replace, added, atomic_add, strides, layout, arena, filled,
+// fill.
 
 extern "C" __global__ void masked_select_1(
     const bool *__restrict MASK, int64_t *__restrict COUNT, int64_t *__restrict COUNTS, int64_t N,
@@ -29,17 +31,17 @@ extern "C" __global__ void masked_select_1(
         // reduce_sum(one, 0, count)
         const bool *const MASK_row = MASK + i * T;
         int64_t count_of_thread = sketch::plus<int64_t>::start;
-        for (int64_t first = thread * 8, end = std::min<int64_t>(T, N - i * T); first < end; first
-            += threads * 8) {
-            const auto MASK_row_lanes = sketch::load_lanes<8>(MASK_row + first, end - first);
+        sketch::over_lanes<8, 4>(thread * 8, threads * 8, std::min<int64_t>(T, N - i * T),
+            sketch::aligned<8>(MASK_row), [&](int64_t first, auto left) {
+            const auto MASK_row_lanes = sketch::load_lanes<8>(MASK_row + first, left);
             #pragma unroll
             for (int part = 0; part < 8; ++part) {
                 const bool mask = MASK_row_lanes[part];
                 const int64_t one = static_cast<int64_t>(mask);
-                count_of_thread = sketch::plus<int64_t>::combine(count_of_thread, first + part < end
-                    ? one : sketch::plus<int64_t>::start);
+                count_of_thread = sketch::plus<int64_t>::combine(count_of_thread, part < left ? one
+                    : sketch::plus<int64_t>::start);
             }
-        }
+        });
         count = sketch::plus<int64_t>::combine(count,
             sketch::combined<sketch::plus<int64_t>>(count_of_thread, block_memory));
         // store(count -> COUNTS[i])
@@ -89,10 +91,10 @@ extern "C" __global__ void masked_select_2(
         // load(MASK[i*T:(i+1)*T] -> mask)
         // cast(mask, one)
         const bool *const MASK_row = MASK + i_2 * T;
-        for (int64_t first = thread * 2, end = std::min<int64_t>(T, N - i_2 * T); first < end; first
-            += threads * 2) {
+        sketch::over_lanes<2, 4>(thread * 2, threads * 2, std::min<int64_t>(T, N - i_2 * T),
+            sketch::aligned<2>(MASK_row, cumsum_0), [&](int64_t first, auto left) {
             sketch::lanes<int64_t, 2> cumsum_0_lanes;
-            const auto MASK_row_lanes = sketch::load_lanes<2>(MASK_row + first, end - first);
+            const auto MASK_row_lanes = sketch::load_lanes<2>(MASK_row + first, left);
             #pragma unroll
             for (int part = 0; part < 2; ++part) {
                 const bool mask_2 = MASK_row_lanes[part];
@@ -100,8 +102,8 @@ extern "C" __global__ void masked_select_2(
                 const int64_t cumsum_0_value = one_2;
                 cumsum_0_lanes[part] = cumsum_0_value;
             }
-            sketch::store_lanes(cumsum_0 + first, end - first, cumsum_0_lanes);
-        }
+            sketch::store_lanes(cumsum_0 + first, left, cumsum_0_lanes);
+        });
         // cumsum(one, 0, place, exclusive=True)
         __syncthreads();
         sketch::cumsum<0, false, true>(

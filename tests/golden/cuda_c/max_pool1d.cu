@@ -9,8 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, natural, too_large, lanes, at_once, load_lanes,
-// store_lanes.
+// The library: floor_div, ceil_div, bits_of, float_of, max, natural, too_large, max_of_floats,
+// lanes, enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes, store_all_lanes,
+// over_lanes, divisor.
 
 extern "C" __global__ void max_pool1d_1(
     const float *__restrict X, float *__restrict Y, int64_t N, int64_t C, int64_t L,
@@ -27,14 +28,15 @@ extern "C" __global__ void max_pool1d_1(
         const int64_t n = program / sketch::ceil_div(OL, T) / C;
         float *const y = reinterpret_cast<float *>(block_memory + 256);
         // y = alloc([T], init=-inf)
-        for (int64_t first = thread * 4, end = T; first < end; first += threads * 4) {
+        sketch::over_lanes<4, 4>(thread * 4, threads * 4, T, sketch::aligned<4>(y), [&](int64_t
+            first, auto left) {
             sketch::lanes<float, 4> y_lanes;
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 y_lanes[part] = -std::numeric_limits<float>::infinity();
             }
-            sketch::store_lanes(y + first, end - first, y_lanes);
-        }
+            sketch::store_lanes(y + first, left, y_lanes);
+        });
         // for k in range(kernel_size):
         for (int64_t k = 0; k < kernel_size; ++k) {
             // first = j*T*stride + k*dilation - padding
@@ -55,17 +57,17 @@ extern "C" __global__ void max_pool1d_1(
         // store(y -> Y[n, c, j*T:(j+1)*T])
         __syncthreads();
         float *const Y_row = Y + ((n * C + c) * OL + j * T);
-        for (int64_t first = thread * 4, end = std::min<int64_t>(T, OL - j * T); first < end; first
-            += threads * 4) {
+        sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(T, OL - j * T),
+            sketch::aligned<4>(y, Y_row), [&](int64_t first, auto left) {
             sketch::lanes<float, 4> Y_row_lanes;
-            const auto y_lanes = sketch::load_lanes<4>(y + first, end - first);
+            const auto y_lanes = sketch::load_lanes<4>(y + first, left);
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 const float y_value = y_lanes[part];
                 Y_row_lanes[part] = y_value;
             }
-            sketch::store_lanes(Y_row + first, end - first, Y_row_lanes);
-        }
+            sketch::store_lanes(Y_row + first, left, Y_row_lanes);
+        });
         __syncthreads();
     }
 }

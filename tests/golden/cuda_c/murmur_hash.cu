@@ -9,7 +9,8 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, shl, shr, lanes, at_once, load_lanes, store_lanes.
+// The library: floor_div, ceil_div, bits_of, float_of, shl, shr, lanes, enough, aligned, at_once,
+// load_lanes, load_all_lanes, store_lanes, store_all_lanes, over_lanes, divisor.
 
 extern "C" __global__ void murmur_hash_1(
     const uint32_t *__restrict KEY, uint32_t *__restrict HASH, int64_t N, int64_t programs)
@@ -39,10 +40,10 @@ extern "C" __global__ void murmur_hash_1(
         // store(h -> HASH[i*T:(i+1)*T])
         const uint32_t *const KEY_row = KEY + i * T;
         uint32_t *const HASH_row = HASH + i * T;
-        for (int64_t first = thread * 4, end = std::min<int64_t>(T, N - i * T); first < end; first
-            += threads * 4) {
+        sketch::over_lanes<4, 1>(thread * 4, threads * 4, std::min<int64_t>(T, N - i * T),
+            sketch::aligned<4>(KEY_row, HASH_row), [&](int64_t first, auto left) {
             sketch::lanes<uint32_t, 4> HASH_row_lanes;
-            const auto KEY_row_lanes = sketch::load_lanes<4>(KEY_row + first, end - first);
+            const auto KEY_row_lanes = sketch::load_lanes<4>(KEY_row + first, left);
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 const uint32_t h = KEY_row_lanes[part];
@@ -67,8 +68,8 @@ extern "C" __global__ void murmur_hash_1(
                 const uint32_t h_bitwise_xor_4 = h_mul_5 ^ part_shr_4;
                 HASH_row_lanes[part] = h_bitwise_xor_4;
             }
-            sketch::store_lanes(HASH_row + first, end - first, HASH_row_lanes);
-        }
+            sketch::store_lanes(HASH_row + first, left, HASH_row_lanes);
+        });
         __syncthreads();
     }
 }

@@ -10,7 +10,8 @@
 #include <cuda_runtime.h>
 
 // The library: max, min, sqrt, tile, lane_at, for_lines, no_number, extreme_value, extremum,
-// too_large, largest, smallest, lanes, at_once, load_lanes, store_lanes, combined_in_warp,
+// too_large, max_of_floats, min_of_floats, largest, smallest, lanes, enough, aligned, at_once,
+// load_lanes, load_all_lanes, store_lanes, store_all_lanes, over_lanes, combined_in_warp,
 // combined, strides, layout, allow_shared.
 
 extern "C" __global__ void nearest_code_1(
@@ -27,14 +28,15 @@ extern "C" __global__ void nearest_code_1(
         float *const squares = reinterpret_cast<float *>(block_memory + squares_place);
         float *const argmin_0 = reinterpret_cast<float *>(block_memory + argmin_0_place);
         // squares = alloc([C], init=0.0)
-        for (int64_t first = thread * 4, end = C; first < end; first += threads * 4) {
+        sketch::over_lanes<4, 4>(thread * 4, threads * 4, C, sketch::aligned<4>(squares),
+            [&](int64_t first, auto left) {
             sketch::lanes<float, 4> squares_lanes;
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 squares_lanes[part] = 0.0f;
             }
-            sketch::store_lanes(squares + first, end - first, squares_lanes);
-        }
+            sketch::store_lanes(squares + first, left, squares_lanes);
+        });
         // for d in range(D):
         for (int64_t d = 0; d < D; ++d) {
             // load(CODES[d, 0:C] -> code)
@@ -44,9 +46,10 @@ extern "C" __global__ void nearest_code_1(
             const float x = X[i * D + d];
             __syncthreads();
             const float *const CODES_row = CODES + d * C;
-            for (int64_t first = thread * 4, end = C; first < end; first += threads * 4) {
-                auto squares_lanes = sketch::load_lanes<4>(squares + first, end - first);
-                const auto CODES_row_lanes = sketch::load_lanes<4>(CODES_row + first, end - first);
+            sketch::over_lanes<4, 4>(thread * 4, threads * 4, C, sketch::aligned<4>(CODES_row,
+                squares), [&](int64_t first, auto left) {
+                auto squares_lanes = sketch::load_lanes<4>(squares + first, left);
+                const auto CODES_row_lanes = sketch::load_lanes<4>(CODES_row + first, left);
                 #pragma unroll
                 for (int part = 0; part < 4; ++part) {
                     const float code = CODES_row_lanes[part];
@@ -55,25 +58,26 @@ extern "C" __global__ void nearest_code_1(
                     const float squares_value_2 = code_sub * code_sub + squares_value;
                     squares_lanes[part] = squares_value_2;
                 }
-                sketch::store_lanes(squares + first, end - first, squares_lanes);
-            }
+                sketch::store_lanes(squares + first, left, squares_lanes);
+            });
         }
         float least = std::numeric_limits<float>::infinity();
         // reduce_min(squares, 0, least)
         __syncthreads();
         float least_of_thread = sketch::smallest<float>::start;
-        for (int64_t first = thread * 4, end = C; first < end; first += threads * 4) {
+        sketch::over_lanes<4, 4>(thread * 4, threads * 4, C, sketch::aligned<4>(squares, argmin_0),
+            [&](int64_t first, auto left) {
             sketch::lanes<float, 4> argmin_0_lanes;
-            const auto squares_lanes = sketch::load_lanes<4>(squares + first, end - first);
+            const auto squares_lanes = sketch::load_lanes<4>(squares + first, left);
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 const float squares_value = squares_lanes[part];
                 argmin_0_lanes[part] = squares_value;
-                least_of_thread = sketch::smallest<float>::combine(least_of_thread, first + part <
-                    end ? squares_value : sketch::smallest<float>::start);
+                least_of_thread = sketch::smallest<float>::combine(least_of_thread, part < left ?
+                    squares_value : sketch::smallest<float>::start);
             }
-            sketch::store_lanes(argmin_0 + first, end - first, argmin_0_lanes);
-        }
+            sketch::store_lanes(argmin_0 + first, left, argmin_0_lanes);
+        });
         least = sketch::smallest<float>::combine(least,
             sketch::combined<sketch::smallest<float>>(least_of_thread, block_memory));
         // argmin(squares, 0, place)

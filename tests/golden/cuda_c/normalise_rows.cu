@@ -9,8 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: bits_of, float_of, max, sqrt, rsqrt, exp, too_large, plus, largest, lanes,
-// at_once, load_lanes, store_lanes, combined_in_warp, combined, layout, allow_shared.
+// The library: bits_of, float_of, half, max, sqrt, rsqrt, exp, too_large, max_of_floats, plus,
+// largest, lanes, enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes,
+// store_all_lanes, over_lanes, divisor, combined_in_warp, combined, layout, allow_shared.
 
 extern "C" __global__ void normalise_rows_1(
     const float *__restrict X, float *__restrict SOFTMAX, float *__restrict LAYER,
@@ -35,15 +36,16 @@ extern "C" __global__ void normalise_rows_1(
         // reduce_max(x, 0, y_largest)
         const float *const X_row = X + i * N;
         float y_largest_of_thread = sketch::largest<float>::start;
-        for (int64_t first = thread * 4, end = N; first < end; first += threads * 4) {
-            const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, end - first);
+        sketch::over_lanes<4, 4>(thread * 4, threads * 4, N, sketch::aligned<4>(X_row), [&](int64_t
+            first, auto left) {
+            const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, left);
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 const float x = X_row_lanes[part];
-                y_largest_of_thread = sketch::largest<float>::combine(y_largest_of_thread, first +
-                    part < end ? x : sketch::largest<float>::start);
+                y_largest_of_thread = sketch::largest<float>::combine(y_largest_of_thread, part <
+                    left ? x : sketch::largest<float>::start);
             }
-        }
+        });
         y_largest = sketch::largest<float>::combine(y_largest,
             sketch::combined<sketch::largest<float>>(y_largest_of_thread, block_memory));
         // load(X[i, 0:N] -> x)
@@ -52,20 +54,21 @@ extern "C" __global__ void normalise_rows_1(
         // reduce_sum(y_powers, 0, y_total)
         const float *const X_row_2 = X + i * N;
         float y_total_of_thread = sketch::plus<float>::start;
-        for (int64_t first = thread * 4, end = N; first < end; first += threads * 4) {
+        sketch::over_lanes<4, 4>(thread * 4, threads * 4, N, sketch::aligned<4>(X_row_2,
+            y_powers_exp), [&](int64_t first, auto left) {
             sketch::lanes<float, 4> y_powers_exp_lanes;
-            const auto X_row_2_lanes = sketch::load_lanes<4>(X_row_2 + first, end - first);
+            const auto X_row_2_lanes = sketch::load_lanes<4>(X_row_2 + first, left);
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 const float x = X_row_2_lanes[part];
                 const float y_powers = x - y_largest;
                 const float y_powers_exp_value = sketch::exp(y_powers);
                 y_powers_exp_lanes[part] = y_powers_exp_value;
-                y_total_of_thread = sketch::plus<float>::combine(y_total_of_thread, first + part <
-                    end ? y_powers_exp_value : sketch::plus<float>::start);
+                y_total_of_thread = sketch::plus<float>::combine(y_total_of_thread, part < left ?
+                    y_powers_exp_value : sketch::plus<float>::start);
             }
-            sketch::store_lanes(y_powers_exp + first, end - first, y_powers_exp_lanes);
-        }
+            sketch::store_lanes(y_powers_exp + first, left, y_powers_exp_lanes);
+        });
         y_total = sketch::plus<float>::combine(y_total,
             sketch::combined<sketch::plus<float>>(y_total_of_thread, block_memory));
         // div(y_powers, y_total, y)
@@ -79,26 +82,27 @@ extern "C" __global__ void normalise_rows_1(
         const float *const X_row_3 = X + i * N;
         float y_count_of_thread = sketch::plus<float>::start;
         float y_mean_of_thread = sketch::plus<float>::start;
-        for (int64_t first = thread * 4, end = N; first < end; first += threads * 4) {
+        sketch::over_lanes<4, 4>(thread * 4, threads * 4, N, sketch::aligned<4>(y_powers_exp,
+            X_row_3, SOFTMAX_row), [&, divisor = sketch::divisor(y_total)](int64_t first, auto
+            left) {
             sketch::lanes<float, 4> SOFTMAX_row_lanes;
-            const auto y_powers_exp_lanes = sketch::load_lanes<4>(y_powers_exp + first, end -
-                first);
-            const auto X_row_3_lanes = sketch::load_lanes<4>(X_row_3 + first, end - first);
+            const auto y_powers_exp_lanes = sketch::load_lanes<4>(y_powers_exp + first, left);
+            const auto X_row_3_lanes = sketch::load_lanes<4>(X_row_3 + first, left);
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 const float y_powers_exp_value = y_powers_exp_lanes[part];
-                const float y = y_powers_exp_value / y_total;
+                const float y = y_powers_exp_value / divisor;
                 SOFTMAX_row_lanes[part] = y;
                 const float x = X_row_3_lanes[part];
                 const bool y_valid = x == x;
                 const float y_ones = y_valid ? 1.0f : 0.0f;
-                y_count_of_thread = sketch::plus<float>::combine(y_count_of_thread, first + part <
-                    end ? y_ones : sketch::plus<float>::start);
-                y_mean_of_thread = sketch::plus<float>::combine(y_mean_of_thread, first + part < end
-                    ? x : sketch::plus<float>::start);
+                y_count_of_thread = sketch::plus<float>::combine(y_count_of_thread, part < left ?
+                    y_ones : sketch::plus<float>::start);
+                y_mean_of_thread = sketch::plus<float>::combine(y_mean_of_thread, part < left ? x :
+                    sketch::plus<float>::start);
             }
-            sketch::store_lanes(SOFTMAX_row + first, end - first, SOFTMAX_row_lanes);
-        }
+            sketch::store_lanes(SOFTMAX_row + first, left, SOFTMAX_row_lanes);
+        });
         y_count = sketch::plus<float>::combine(y_count,
             sketch::combined<sketch::plus<float>>(y_count_of_thread, block_memory));
         y_mean = sketch::plus<float>::combine(y_mean,
@@ -111,20 +115,21 @@ extern "C" __global__ void normalise_rows_1(
         // reduce_sum(y_squares, 0, y_scale)
         const float *const X_row_4 = X + i * N;
         float y_scale_of_thread = sketch::plus<float>::start;
-        for (int64_t first = thread * 4, end = N; first < end; first += threads * 4) {
+        sketch::over_lanes<4, 4>(thread * 4, threads * 4, N, sketch::aligned<4>(X_row_4, y_centred),
+            [&](int64_t first, auto left) {
             sketch::lanes<float, 4> y_centred_lanes;
-            const auto X_row_4_lanes = sketch::load_lanes<4>(X_row_4 + first, end - first);
+            const auto X_row_4_lanes = sketch::load_lanes<4>(X_row_4 + first, left);
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 const float x = X_row_4_lanes[part];
                 const float y_centred_value = x - y_mean_div;
                 y_centred_lanes[part] = y_centred_value;
                 const float y_squares = y_centred_value * y_centred_value;
-                y_scale_of_thread = sketch::plus<float>::combine(y_scale_of_thread, first + part <
-                    end ? y_squares : sketch::plus<float>::start);
+                y_scale_of_thread = sketch::plus<float>::combine(y_scale_of_thread, part < left ?
+                    y_squares : sketch::plus<float>::start);
             }
-            sketch::store_lanes(y_centred + first, end - first, y_centred_lanes);
-        }
+            sketch::store_lanes(y_centred + first, left, y_centred_lanes);
+        });
         y_scale = sketch::plus<float>::combine(y_scale,
             sketch::combined<sketch::plus<float>>(y_scale_of_thread, block_memory));
         // div(y_scale, y_count, y_scale)
@@ -145,10 +150,11 @@ extern "C" __global__ void normalise_rows_1(
         const float *const X_row_5 = X + i * N;
         float y_count_2_of_thread = sketch::plus<float>::start;
         float y_scale_2_of_thread = sketch::plus<float>::start;
-        for (int64_t first = thread * 4, end = N; first < end; first += threads * 4) {
+        sketch::over_lanes<4, 2>(thread * 4, threads * 4, N, sketch::aligned<4>(y_centred, X_row_5,
+            LAYER_row), [&](int64_t first, auto left) {
             sketch::lanes<float, 4> LAYER_row_lanes;
-            const auto y_centred_lanes = sketch::load_lanes<4>(y_centred + first, end - first);
-            const auto X_row_5_lanes = sketch::load_lanes<4>(X_row_5 + first, end - first);
+            const auto y_centred_lanes = sketch::load_lanes<4>(y_centred + first, left);
+            const auto X_row_5_lanes = sketch::load_lanes<4>(X_row_5 + first, left);
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 const float y_centred_value = y_centred_lanes[part];
@@ -157,14 +163,14 @@ extern "C" __global__ void normalise_rows_1(
                 const float x = X_row_5_lanes[part];
                 const bool y_valid_2 = x == x;
                 const float y_ones_2 = y_valid_2 ? 1.0f : 0.0f;
-                y_count_2_of_thread = sketch::plus<float>::combine(y_count_2_of_thread, first + part
-                    < end ? y_ones_2 : sketch::plus<float>::start);
+                y_count_2_of_thread = sketch::plus<float>::combine(y_count_2_of_thread, part < left
+                    ? y_ones_2 : sketch::plus<float>::start);
                 const float y_squares_2 = x * x;
-                y_scale_2_of_thread = sketch::plus<float>::combine(y_scale_2_of_thread, first + part
-                    < end ? y_squares_2 : sketch::plus<float>::start);
+                y_scale_2_of_thread = sketch::plus<float>::combine(y_scale_2_of_thread, part < left
+                    ? y_squares_2 : sketch::plus<float>::start);
             }
-            sketch::store_lanes(LAYER_row + first, end - first, LAYER_row_lanes);
-        }
+            sketch::store_lanes(LAYER_row + first, left, LAYER_row_lanes);
+        });
         y_count_2 = sketch::plus<float>::combine(y_count_2,
             sketch::combined<sketch::plus<float>>(y_count_2_of_thread, block_memory));
         y_scale_2 = sketch::plus<float>::combine(y_scale_2,
@@ -180,17 +186,18 @@ extern "C" __global__ void normalise_rows_1(
         // store(y -> RMS[i, 0:N])
         const float *const X_row_6 = X + i * N;
         float *const RMS_row = RMS + i * N;
-        for (int64_t first = thread * 4, end = N; first < end; first += threads * 4) {
+        sketch::over_lanes<4, 4>(thread * 4, threads * 4, N, sketch::aligned<4>(X_row_6, RMS_row),
+            [&](int64_t first, auto left) {
             sketch::lanes<float, 4> RMS_row_lanes;
-            const auto X_row_6_lanes = sketch::load_lanes<4>(X_row_6 + first, end - first);
+            const auto X_row_6_lanes = sketch::load_lanes<4>(X_row_6 + first, left);
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 const float x = X_row_6_lanes[part];
                 const float y_mul_2 = x * y_scale_2_rsqrt;
                 RMS_row_lanes[part] = y_mul_2;
             }
-            sketch::store_lanes(RMS_row + first, end - first, RMS_row_lanes);
-        }
+            sketch::store_lanes(RMS_row + first, left, RMS_row_lanes);
+        });
         __syncthreads();
     }
 }

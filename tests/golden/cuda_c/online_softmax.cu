@@ -9,8 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, bits_of, float_of, max, exp, too_large, plus, largest, lanes,
-// at_once, load_lanes, store_lanes, combined_in_warp, combined.
+// The library: floor_div, ceil_div, bits_of, float_of, half, max, exp, too_large, max_of_floats,
+// plus, largest, lanes, enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes,
+// store_all_lanes, over_lanes, divisor, combined_in_warp, combined.
 
 extern "C" __global__ void online_softmax_1(
     const float *__restrict X, float *__restrict Y, int64_t M, int64_t N, int64_t programs)
@@ -33,16 +34,16 @@ extern "C" __global__ void online_softmax_1(
             // reduce_max(x, 0, block_max)
             const float *const X_row = X + (i * N + j * TILE);
             float block_max_of_thread = sketch::largest<float>::start;
-            for (int64_t first = thread * 4, end = std::min<int64_t>(TILE, N - j * TILE); first <
-                end; first += threads * 4) {
-                const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, end - first);
+            sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(TILE, N - j * TILE),
+                sketch::aligned<4>(X_row), [&](int64_t first, auto left) {
+                const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, left);
                 #pragma unroll
                 for (int part = 0; part < 4; ++part) {
                     const float x = X_row_lanes[part];
-                    block_max_of_thread = sketch::largest<float>::combine(block_max_of_thread, first
-                        + part < end ? x : sketch::largest<float>::start);
+                    block_max_of_thread = sketch::largest<float>::combine(block_max_of_thread, part
+                        < left ? x : sketch::largest<float>::start);
                 }
-            }
+            });
             block_max = sketch::largest<float>::combine(block_max,
                 sketch::combined<sketch::largest<float>>(block_max_of_thread, block_memory));
             // max(running_max, block_max, new_max)
@@ -57,18 +58,18 @@ extern "C" __global__ void online_softmax_1(
             // reduce_sum(x, 0, block_sum)
             const float *const X_row_2 = X + (i * N + j * TILE);
             float block_sum_of_thread = sketch::plus<float>::start;
-            for (int64_t first = thread * 4, end = std::min<int64_t>(TILE, N - j * TILE); first <
-                end; first += threads * 4) {
-                const auto X_row_2_lanes = sketch::load_lanes<4>(X_row_2 + first, end - first);
+            sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(TILE, N - j * TILE),
+                sketch::aligned<4>(X_row_2), [&](int64_t first, auto left) {
+                const auto X_row_2_lanes = sketch::load_lanes<4>(X_row_2 + first, left);
                 #pragma unroll
                 for (int part = 0; part < 4; ++part) {
                     const float x = X_row_2_lanes[part];
                     const float x_sub = x - new_max;
                     const float x_exp = sketch::exp(x_sub);
-                    block_sum_of_thread = sketch::plus<float>::combine(block_sum_of_thread, first +
-                        part < end ? x_exp : sketch::plus<float>::start);
+                    block_sum_of_thread = sketch::plus<float>::combine(block_sum_of_thread, part <
+                        left ? x_exp : sketch::plus<float>::start);
                 }
-            }
+            });
             block_sum = sketch::plus<float>::combine(block_sum,
                 sketch::combined<sketch::plus<float>>(block_sum_of_thread, block_memory));
             // fma(running_sum, correction, block_sum, running_sum)
@@ -86,20 +87,21 @@ extern "C" __global__ void online_softmax_1(
             __syncthreads();
             const float *const X_row_3 = X + (i * N + j_2 * TILE);
             float *const Y_row = Y + (i * N + j_2 * TILE);
-            for (int64_t first = thread * 4, end = std::min<int64_t>(TILE, N - j_2 * TILE); first <
-                end; first += threads * 4) {
+            sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(TILE, N - j_2 *
+                TILE), sketch::aligned<4>(X_row_3, Y_row), [&, divisor =
+                sketch::divisor(running_sum)](int64_t first, auto left) {
                 sketch::lanes<float, 4> Y_row_lanes;
-                const auto X_row_3_lanes = sketch::load_lanes<4>(X_row_3 + first, end - first);
+                const auto X_row_3_lanes = sketch::load_lanes<4>(X_row_3 + first, left);
                 #pragma unroll
                 for (int part = 0; part < 4; ++part) {
                     const float x_2 = X_row_3_lanes[part];
                     const float x_2_sub = x_2 - running_max;
                     const float x_2_exp = sketch::exp(x_2_sub);
-                    const float x_2_div = x_2_exp / running_sum;
+                    const float x_2_div = x_2_exp / divisor;
                     Y_row_lanes[part] = x_2_div;
                 }
-                sketch::store_lanes(Y_row + first, end - first, Y_row_lanes);
-            }
+                sketch::store_lanes(Y_row + first, left, Y_row_lanes);
+            });
         }
         __syncthreads();
     }

@@ -9,8 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, at_least, at_most, too_large, lanes, at_once,
-// load_lanes, store_lanes, layout, allow_shared.
+// The library: floor_div, ceil_div, bits_of, float_of, max, at_least, at_most, too_large,
+// max_of_floats, lanes, enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes,
+// store_all_lanes, over_lanes, divisor, layout, allow_shared.
 
 extern "C" __global__ void pcm_planes_1(
     const int16_t *__restrict SAMPLES, float *__restrict Y, int64_t N, int64_t C, double step,
@@ -31,10 +32,10 @@ extern "C" __global__ void pcm_planes_1(
             // clamp(y, y, low=-1, high=1)
             const int16_t *const SAMPLES_row = SAMPLES + (i * T + row) * C;
             float *const y_clamp_row = y_clamp + row * C;
-            for (int64_t first = thread % 32 * 4, end = C; first < end; first += 32 * 4) {
+            sketch::over_lanes<4, 4>(thread % 32 * 4, 32 * 4, C, sketch::aligned<4>(SAMPLES_row,
+                y_clamp_row), [&](int64_t first, auto left) {
                 sketch::lanes<float, 4> y_clamp_row_lanes;
-                const auto SAMPLES_row_lanes = sketch::load_lanes<4>(SAMPLES_row + first, end -
-                    first);
+                const auto SAMPLES_row_lanes = sketch::load_lanes<4>(SAMPLES_row + first, left);
                 #pragma unroll
                 for (int part = 0; part < 4; ++part) {
                     const int16_t sample = SAMPLES_row_lanes[part];
@@ -44,8 +45,8 @@ extern "C" __global__ void pcm_planes_1(
                         1.0f);
                     y_clamp_row_lanes[part] = y_clamp_value;
                 }
-                sketch::store_lanes(y_clamp_row + first, end - first, y_clamp_row_lanes);
-            }
+                sketch::store_lanes(y_clamp_row + first, left, y_clamp_row_lanes);
+            });
         }
         __syncthreads();
         for (int64_t row = thread / 32; row < C; row += threads / 32) {

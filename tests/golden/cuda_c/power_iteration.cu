@@ -9,8 +9,10 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, absolute, max, too_large, plus, largest, lanes, at_once,
-// load_lanes, store_lanes, combined_in_warp, combined, added, layout, arena, fetched.
+// The library: floor_div, ceil_div, bits_of, float_of, absolute, max, too_large, max_of_floats,
+// plus, largest, lanes, enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes,
+// store_all_lanes, over_lanes, divisor, combined_in_warp, combined, added, layout, arena,
+// fetched.
 
 extern "C" __global__ void power_iteration_1(
     const float *__restrict A, float *__restrict V, float *__restrict PRODUCT, int64_t N,
@@ -41,19 +43,19 @@ extern "C" __global__ void power_iteration_1(
                 const float *const A_row = A + ((i * TM + row) * N + j * TN);
                 const float *const V_row = V + j * TN;
                 float part__of_thread = sketch::plus<float>::start;
-                for (int64_t first = thread % 32 * 4, end = std::min<int64_t>(TN, N - j * TN); first
-                    < end; first += 32 * 4) {
-                    const auto A_row_lanes = sketch::load_lanes<4>(A_row + first, end - first);
-                    const auto V_row_lanes = sketch::load_lanes<4>(V_row + first, end - first);
+                sketch::over_lanes<4, 4>(thread % 32 * 4, 32 * 4, std::min<int64_t>(TN, N - j * TN),
+                    sketch::aligned<4>(A_row, V_row), [&](int64_t first, auto left) {
+                    const auto A_row_lanes = sketch::load_lanes<4>(A_row + first, left);
+                    const auto V_row_lanes = sketch::load_lanes<4>(V_row + first, left);
                     #pragma unroll
                     for (int part = 0; part < 4; ++part) {
                         const float a = A_row_lanes[part];
                         const float v = V_row_lanes[part];
                         const float a_mul = a * v;
-                        part__of_thread = sketch::plus<float>::combine(part__of_thread, first + part
-                            < end ? a_mul : sketch::plus<float>::start);
+                        part__of_thread = sketch::plus<float>::combine(part__of_thread, part < left
+                            ? a_mul : sketch::plus<float>::start);
                     }
-                }
+                });
                 part_ = sketch::plus<float>::combine(part_,
                     sketch::combined_in_warp<sketch::plus<float>>(part__of_thread));
                 // add(sum, part, sum)
@@ -94,18 +96,17 @@ extern "C" __global__ void power_iteration_2(
             // reduce_max(x, 0, block)
             const float *const PRODUCT_row = PRODUCT + j_2 * T;
             float block_of_thread = sketch::largest<float>::start;
-            for (int64_t first = thread * 4, end = std::min<int64_t>(T, N - j_2 * T); first < end;
-                first += threads * 4) {
-                const auto PRODUCT_row_lanes = sketch::load_lanes<4>(PRODUCT_row + first, end -
-                    first);
+            sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(T, N - j_2 * T),
+                sketch::aligned<4>(PRODUCT_row), [&](int64_t first, auto left) {
+                const auto PRODUCT_row_lanes = sketch::load_lanes<4>(PRODUCT_row + first, left);
                 #pragma unroll
                 for (int part = 0; part < 4; ++part) {
                     const float x = PRODUCT_row_lanes[part];
                     const float x_abs = sketch::absolute(x);
-                    block_of_thread = sketch::largest<float>::combine(block_of_thread, first + part
-                        < end ? x_abs : sketch::largest<float>::start);
+                    block_of_thread = sketch::largest<float>::combine(block_of_thread, part < left ?
+                        x_abs : sketch::largest<float>::start);
                 }
-            }
+            });
             block = sketch::largest<float>::combine(block,
                 sketch::combined<sketch::largest<float>>(block_of_thread, block_memory));
             // max(largest, block, largest)
@@ -138,18 +139,19 @@ extern "C" __global__ void power_iteration_3(
         const float scale = LARGEST[0];
         const float *const PRODUCT_row = PRODUCT + j_3 * T;
         float *const V_row = V + j_3 * T;
-        for (int64_t first = thread * 4, end = std::min<int64_t>(T, N - j_3 * T); first < end; first
-            += threads * 4) {
+        sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(T, N - j_3 * T),
+            sketch::aligned<4>(PRODUCT_row, V_row), [&, divisor = sketch::divisor(scale)](int64_t
+            first, auto left) {
             sketch::lanes<float, 4> V_row_lanes;
-            const auto PRODUCT_row_lanes = sketch::load_lanes<4>(PRODUCT_row + first, end - first);
+            const auto PRODUCT_row_lanes = sketch::load_lanes<4>(PRODUCT_row + first, left);
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 const float x_2 = PRODUCT_row_lanes[part];
-                const float x_2_div = x_2 / scale;
+                const float x_2_div = x_2 / divisor;
                 V_row_lanes[part] = x_2_div;
             }
-            sketch::store_lanes(V_row + first, end - first, V_row_lanes);
-        }
+            sketch::store_lanes(V_row + first, left, V_row_lanes);
+        });
         __syncthreads();
     }
 }

@@ -9,8 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, isnan, too_large, plus, lanes, at_once, load_lanes,
-// store_lanes, combined_in_warp, combined.
+// The library: floor_div, ceil_div, bits_of, float_of, max, isnan, too_large, max_of_floats,
+// plus, lanes, enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes,
+// store_all_lanes, over_lanes, divisor, combined_in_warp, combined.
 
 extern "C" __global__ void rank_rows_1(
     const float *__restrict X, float *__restrict SORTED, int64_t *__restrict RANK, int64_t M,
@@ -56,11 +57,12 @@ extern "C" __global__ void rank_rows_1(
                 const float *const X_row = X + (i * N + k * U);
                 bool *const place_loosely_row = place_loosely + row * U;
                 bool *const place_strictly_logical_or_row = place_strictly_logical_or + row * U;
-                for (int64_t first = thread % 32 * 2, end = std::min<int64_t>(U, N - k * U); first <
-                    end; first += 32 * 2) {
+                sketch::over_lanes<2, 4>(thread % 32 * 2, 32 * 2, std::min<int64_t>(U, N - k * U),
+                    sketch::aligned<2>(X_row, place_loosely_row, place_strictly_logical_or_row),
+                    [&](int64_t first, auto left) {
                     sketch::lanes<bool, 2> place_loosely_row_lanes;
                     sketch::lanes<bool, 2> place_strictly_logical_or_row_lanes;
-                    const auto X_row_lanes = sketch::load_lanes<2>(X_row + first, end - first);
+                    const auto X_row_lanes = sketch::load_lanes<2>(X_row + first, left);
                     #pragma unroll
                     for (int part = 0; part < 2; ++part) {
                         const float other = X_row_lanes[part];
@@ -70,11 +72,10 @@ extern "C" __global__ void rank_rows_1(
                         const bool place_strictly_logical_or_value = place_strictly || place_nan;
                         place_strictly_logical_or_row_lanes[part] = place_strictly_logical_or_value;
                     }
-                    sketch::store_lanes(place_loosely_row + first, end - first,
-                        place_loosely_row_lanes);
-                    sketch::store_lanes(place_strictly_logical_or_row + first, end - first,
+                    sketch::store_lanes(place_loosely_row + first, left, place_loosely_row_lanes);
+                    sketch::store_lanes(place_strictly_logical_or_row + first, left,
                         place_strictly_logical_or_row_lanes);
-                }
+                });
             }
             // copy(iota(U, k*U, N), place_operand_2)
             // load(X[i, k*U:(k+1)*U] -> other)
@@ -102,16 +103,17 @@ extern "C" __global__ void rank_rows_1(
                 const bool *const place_strictly_logical_or_row_2 = place_strictly_logical_or + row
                     * U;
                 int64_t place_count_of_thread = sketch::plus<int64_t>::start;
-                for (int64_t first = thread % 32 * 2, end = std::min<int64_t>(U, N - k * U); first <
-                    end; first += 32 * 2) {
+                sketch::over_lanes<2, 2>(thread % 32 * 2, 32 * 2, std::min<int64_t>(U, N - k * U),
+                    sketch::aligned<2>(place_loosely_row_2, place_nan_2,
+                    place_strictly_logical_or_row_2, place_operand_2), [&](int64_t first, auto
+                    left) {
                     const auto place_loosely_row_2_lanes = sketch::load_lanes<2>(place_loosely_row_2
-                        + first, end - first);
-                    const auto place_nan_2_lanes = sketch::load_lanes<2>(place_nan_2 + first, end -
-                        first);
+                        + first, left);
+                    const auto place_nan_2_lanes = sketch::load_lanes<2>(place_nan_2 + first, left);
                     const auto place_strictly_logical_or_row_2_lanes =
-                        sketch::load_lanes<2>(place_strictly_logical_or_row_2 + first, end - first);
+                        sketch::load_lanes<2>(place_strictly_logical_or_row_2 + first, left);
                     const auto place_operand_2_lanes = sketch::load_lanes<2>(place_operand_2 +
-                        first, end - first);
+                        first, left);
                     #pragma unroll
                     for (int part = 0; part < 2; ++part) {
                         const bool place_loosely_value = place_loosely_row_2_lanes[part];
@@ -127,10 +129,10 @@ extern "C" __global__ void rank_rows_1(
                             place_strictly_logical_not;
                         const int64_t place_ones = place_earlier_where ? int64_t{1} : int64_t{0};
                         place_count_of_thread =
-                            sketch::plus<int64_t>::combine(place_count_of_thread, first + part < end
-                            ? place_ones : sketch::plus<int64_t>::start);
+                            sketch::plus<int64_t>::combine(place_count_of_thread, part < left ?
+                            place_ones : sketch::plus<int64_t>::start);
                     }
-                }
+                });
                 place_count = sketch::plus<int64_t>::combine(place_count,
                     sketch::combined_in_warp<sketch::plus<int64_t>>(place_count_of_thread));
                 // add(place, place_count, place)

@@ -9,7 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, too_large, lanes, at_once, load_lanes, store_lanes.
+// The library: floor_div, ceil_div, bits_of, float_of, max, too_large, max_of_floats, lanes,
+// enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes, store_all_lanes, over_lanes,
+// divisor.
 
 extern "C" __global__ void repeat_heads_1(
     const float *__restrict X, float *__restrict Y, int64_t B, int64_t H, int64_t S, int64_t D,
@@ -29,18 +31,18 @@ extern "C" __global__ void repeat_heads_1(
             // store(copies -> YV[h, 0:COPIES, j*T:(j+1)*T])
             const float *const X_row = X + (h * (S * D) + j * T);
             float *const Y_row = Y + ((h * COPIES + row) * (S * D) + j * T);
-            for (int64_t first = thread % 32 * 4, end = std::min<int64_t>(T, S * D - j * T); first <
-                end; first += 32 * 4) {
+            sketch::over_lanes<4, 4>(thread % 32 * 4, 32 * 4, std::min<int64_t>(T, S * D - j * T),
+                sketch::aligned<4>(X_row, Y_row), [&](int64_t first, auto left) {
                 sketch::lanes<float, 4> Y_row_lanes;
-                const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, end - first);
+                const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, left);
                 #pragma unroll
                 for (int part = 0; part < 4; ++part) {
                     const float x = X_row_lanes[part];
                     const float copies = x;
                     Y_row_lanes[part] = copies;
                 }
-                sketch::store_lanes(Y_row + first, end - first, Y_row_lanes);
-            }
+                sketch::store_lanes(Y_row + first, left, Y_row_lanes);
+            });
         }
         __syncthreads();
     }

@@ -9,8 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, sqrt, too_large, lanes, at_once, load_lanes,
-// store_lanes, layout, allow_shared.
+// The library: floor_div, ceil_div, bits_of, float_of, max, sqrt, too_large, max_of_floats,
+// lanes, enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes, store_all_lanes,
+// over_lanes, divisor, layout, allow_shared.
 
 extern "C" __global__ void rms_norm_1(
     const float *__restrict X, float *__restrict Y, int64_t B, int64_t F, int64_t D1, int64_t D2,
@@ -28,14 +29,15 @@ extern "C" __global__ void rms_norm_1(
         for (int64_t row = thread / 32; row < TILE_SIZE; row += threads / 32) {
             // square_sum = alloc([TILE_SIZE, D2], init=0.0)
             float *const square_sum_row = square_sum + row * D2;
-            for (int64_t first = thread % 32 * 4, end = D2; first < end; first += 32 * 4) {
+            sketch::over_lanes<4, 4>(thread % 32 * 4, 32 * 4, D2,
+                sketch::aligned<4>(square_sum_row), [&](int64_t first, auto left) {
                 sketch::lanes<float, 4> square_sum_row_lanes;
                 #pragma unroll
                 for (int part = 0; part < 4; ++part) {
                     square_sum_row_lanes[part] = 0.0f;
                 }
-                sketch::store_lanes(square_sum_row + first, end - first, square_sum_row_lanes);
-            }
+                sketch::store_lanes(square_sum_row + first, left, square_sum_row_lanes);
+            });
         }
         // for f in range(F):
         for (int64_t f = 0; f < F; ++f) {
@@ -47,10 +49,11 @@ extern "C" __global__ void rms_norm_1(
                 const float *const X_row = X + ((b * F + f) * D1 + (d1_outer * TILE_SIZE + row)) *
                     D2;
                 float *const square_sum_row_2 = square_sum + row * D2;
-                for (int64_t first = thread % 32 * 4, end = D2; first < end; first += 32 * 4) {
+                sketch::over_lanes<4, 4>(thread % 32 * 4, 32 * 4, D2, sketch::aligned<4>(X_row,
+                    square_sum_row_2), [&](int64_t first, auto left) {
                     auto square_sum_row_2_lanes = sketch::load_lanes<4>(square_sum_row_2 + first,
-                        end - first);
-                    const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, end - first);
+                        left);
+                    const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, left);
                     #pragma unroll
                     for (int part = 0; part < 4; ++part) {
                         const float x_row = X_row_lanes[part];
@@ -59,9 +62,8 @@ extern "C" __global__ void rms_norm_1(
                         const float square_sum_value_2 = square_sum_value + square_row;
                         square_sum_row_2_lanes[part] = square_sum_value_2;
                     }
-                    sketch::store_lanes(square_sum_row_2 + first, end - first,
-                        square_sum_row_2_lanes);
-                }
+                    sketch::store_lanes(square_sum_row_2 + first, left, square_sum_row_2_lanes);
+                });
             }
         }
         __syncthreads();
@@ -71,10 +73,12 @@ extern "C" __global__ void rms_norm_1(
             // sqrt(rms_row, rms_row)
             const float *const square_sum_row_3 = square_sum + row * D2;
             float *const rms_row_sqrt_row = rms_row_sqrt + row * D2;
-            for (int64_t first = thread % 32 * 4, end = D2; first < end; first += 32 * 4) {
+            sketch::over_lanes<4, 4>(thread % 32 * 4, 32 * 4, D2,
+                sketch::aligned<4>(square_sum_row_3, rms_row_sqrt_row), [&](int64_t first, auto
+                left) {
                 sketch::lanes<float, 4> rms_row_sqrt_row_lanes;
                 const auto square_sum_row_3_lanes = sketch::load_lanes<4>(square_sum_row_3 + first,
-                    end - first);
+                    left);
                 #pragma unroll
                 for (int part = 0; part < 4; ++part) {
                     const float square_sum_value = square_sum_row_3_lanes[part];
@@ -83,8 +87,8 @@ extern "C" __global__ void rms_norm_1(
                     const float rms_row_sqrt_value = sketch::sqrt(rms_row_add);
                     rms_row_sqrt_row_lanes[part] = rms_row_sqrt_value;
                 }
-                sketch::store_lanes(rms_row_sqrt_row + first, end - first, rms_row_sqrt_row_lanes);
-            }
+                sketch::store_lanes(rms_row_sqrt_row + first, left, rms_row_sqrt_row_lanes);
+            });
         }
         // for f in range(F):
         for (int64_t f_2 = 0; f_2 < F; ++f_2) {
@@ -97,11 +101,12 @@ extern "C" __global__ void rms_norm_1(
                     * D2;
                 const float *const rms_row_sqrt_row_2 = rms_row_sqrt + row * D2;
                 float *const Y_row = Y + ((b * F + f_2) * D1 + (d1_outer * TILE_SIZE + row)) * D2;
-                for (int64_t first = thread % 32 * 4, end = D2; first < end; first += 32 * 4) {
+                sketch::over_lanes<4, 4>(thread % 32 * 4, 32 * 4, D2, sketch::aligned<4>(X_row_2,
+                    rms_row_sqrt_row_2, Y_row), [&](int64_t first, auto left) {
                     sketch::lanes<float, 4> Y_row_lanes;
-                    const auto X_row_2_lanes = sketch::load_lanes<4>(X_row_2 + first, end - first);
+                    const auto X_row_2_lanes = sketch::load_lanes<4>(X_row_2 + first, left);
                     const auto rms_row_sqrt_row_2_lanes = sketch::load_lanes<4>(rms_row_sqrt_row_2 +
-                        first, end - first);
+                        first, left);
                     #pragma unroll
                     for (int part = 0; part < 4; ++part) {
                         const float x_row_2 = X_row_2_lanes[part];
@@ -109,8 +114,8 @@ extern "C" __global__ void rms_norm_1(
                         const float y_row = x_row_2 / rms_row_sqrt_value;
                         Y_row_lanes[part] = y_row;
                     }
-                    sketch::store_lanes(Y_row + first, end - first, Y_row_lanes);
-                }
+                    sketch::store_lanes(Y_row + first, left, Y_row_lanes);
+                });
             }
         }
         __syncthreads();

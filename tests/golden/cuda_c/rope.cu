@@ -9,8 +9,8 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: max, too_large, lanes, at_once, load_lanes, store_lanes, added, layout, arena,
-// allow_shared.
+// The library: max, too_large, max_of_floats, lanes, enough, aligned, at_once, load_lanes,
+// load_all_lanes, store_lanes, store_all_lanes, over_lanes, added, layout, arena, allow_shared.
 
 extern "C" __global__ void rope_1(
     const float *__restrict X, const float *__restrict COS, const float *__restrict SIN,
@@ -43,13 +43,14 @@ extern "C" __global__ void rope_1(
             const float *const SIN_row = SIN + s * HALF;
             const float *const X_row_2 = X + ((b * S + s) * H + h) * (2 * HALF);
             const float *const COS_row = COS + s * HALF;
-            for (int64_t first = thread * 4, end = HALF; first < end; first += threads * 4) {
+            sketch::over_lanes<4, 2>(thread * 4, threads * 4, HALF, sketch::aligned<4>(X_row,
+                SIN_row, X_row_2, COS_row, right_fma, y), [&](int64_t first, auto left) {
                 sketch::lanes<float, 4> right_fma_lanes;
                 sketch::lanes<float, 4> y_lanes;
-                const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, end - first);
-                const auto SIN_row_lanes = sketch::load_lanes<4>(SIN_row + first, end - first);
-                const auto X_row_2_lanes = sketch::load_lanes<4>(X_row_2 + first, end - first);
-                const auto COS_row_lanes = sketch::load_lanes<4>(COS_row + first, end - first);
+                const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, left);
+                const auto SIN_row_lanes = sketch::load_lanes<4>(SIN_row + first, left);
+                const auto X_row_2_lanes = sketch::load_lanes<4>(X_row_2 + first, left);
+                const auto COS_row_lanes = sketch::load_lanes<4>(COS_row + first, left);
                 #pragma unroll
                 for (int part = 0; part < 4; ++part) {
                     const float second = X_row_lanes[part];
@@ -65,34 +66,36 @@ extern "C" __global__ void rope_1(
                     const float y_value = left_fma;
                     y_lanes[part] = y_value;
                 }
-                sketch::store_lanes(right_fma + first, end - first, right_fma_lanes);
-                sketch::store_lanes(y + first, end - first, y_lanes);
-            }
+                sketch::store_lanes(right_fma + first, left, right_fma_lanes);
+                sketch::store_lanes(y + first, left, y_lanes);
+            });
             __syncthreads();
             float *const y_row = y + HALF;
-            for (int64_t first = thread * 4, end = HALF; first < end; first += threads * 4) {
+            sketch::over_lanes<4, 4>(thread * 4, threads * 4, HALF, sketch::aligned<4>(right_fma,
+                y_row), [&](int64_t first, auto left) {
                 sketch::lanes<float, 4> y_row_lanes;
-                const auto right_fma_lanes = sketch::load_lanes<4>(right_fma + first, end - first);
+                const auto right_fma_lanes = sketch::load_lanes<4>(right_fma + first, left);
                 #pragma unroll
                 for (int part = 0; part < 4; ++part) {
                     const float right_fma_value = right_fma_lanes[part];
                     y_row_lanes[part] = right_fma_value;
                 }
-                sketch::store_lanes(y_row + first, end - first, y_row_lanes);
-            }
+                sketch::store_lanes(y_row + first, left, y_row_lanes);
+            });
             // store(y -> Y[b, s, h, 0:2*HALF])
             __syncthreads();
             float *const Y_row = Y + ((b * S + s) * H + h) * (2 * HALF);
-            for (int64_t first = thread * 4, end = 2 * HALF; first < end; first += threads * 4) {
+            sketch::over_lanes<4, 4>(thread * 4, threads * 4, 2 * HALF, sketch::aligned<4>(y,
+                Y_row), [&](int64_t first, auto left) {
                 sketch::lanes<float, 4> Y_row_lanes;
-                const auto y_lanes = sketch::load_lanes<4>(y + first, end - first);
+                const auto y_lanes = sketch::load_lanes<4>(y + first, left);
                 #pragma unroll
                 for (int part = 0; part < 4; ++part) {
                     const float y_value = y_lanes[part];
                     Y_row_lanes[part] = y_value;
                 }
-                sketch::store_lanes(Y_row + first, end - first, Y_row_lanes);
-            }
+                sketch::store_lanes(Y_row + first, left, Y_row_lanes);
+            });
         }
         __syncthreads();
     }

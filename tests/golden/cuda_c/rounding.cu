@@ -9,8 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, sign, floor, ceil, round, trunc, lanes, at_once, load_lanes,
-// store_lanes.
+// The library: floor_div, ceil_div, bits_of, float_of, sign, floor, ceil, round, trunc, lanes,
+// enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes, store_all_lanes, over_lanes,
+// divisor.
 
 extern "C" __global__ void rounding_1(
     const float *__restrict X, float *__restrict FLOOR, float *__restrict CEIL,
@@ -43,15 +44,16 @@ extern "C" __global__ void rounding_1(
         float *const TRUNC_row = TRUNC + i * T;
         float *const FRACTION_row = FRACTION + i * T;
         float *const SIGN_row = SIGN + i * T;
-        for (int64_t first = thread * 4, end = std::min<int64_t>(T, N - i * T); first < end; first
-            += threads * 4) {
+        sketch::over_lanes<4, 2>(thread * 4, threads * 4, std::min<int64_t>(T, N - i * T),
+            sketch::aligned<4>(X_row, FLOOR_row, CEIL_row, ROUND_row, TRUNC_row, FRACTION_row,
+            SIGN_row), [&](int64_t first, auto left) {
             sketch::lanes<float, 4> FLOOR_row_lanes;
             sketch::lanes<float, 4> CEIL_row_lanes;
             sketch::lanes<float, 4> ROUND_row_lanes;
             sketch::lanes<float, 4> TRUNC_row_lanes;
             sketch::lanes<float, 4> FRACTION_row_lanes;
             sketch::lanes<float, 4> SIGN_row_lanes;
-            const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, end - first);
+            const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, left);
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 const float x = X_row_lanes[part];
@@ -68,13 +70,13 @@ extern "C" __global__ void rounding_1(
                 const float y_sign = sketch::sign(x);
                 SIGN_row_lanes[part] = y_sign;
             }
-            sketch::store_lanes(FLOOR_row + first, end - first, FLOOR_row_lanes);
-            sketch::store_lanes(CEIL_row + first, end - first, CEIL_row_lanes);
-            sketch::store_lanes(ROUND_row + first, end - first, ROUND_row_lanes);
-            sketch::store_lanes(TRUNC_row + first, end - first, TRUNC_row_lanes);
-            sketch::store_lanes(FRACTION_row + first, end - first, FRACTION_row_lanes);
-            sketch::store_lanes(SIGN_row + first, end - first, SIGN_row_lanes);
-        }
+            sketch::store_lanes(FLOOR_row + first, left, FLOOR_row_lanes);
+            sketch::store_lanes(CEIL_row + first, left, CEIL_row_lanes);
+            sketch::store_lanes(ROUND_row + first, left, ROUND_row_lanes);
+            sketch::store_lanes(TRUNC_row + first, left, TRUNC_row_lanes);
+            sketch::store_lanes(FRACTION_row + first, left, FRACTION_row_lanes);
+            sketch::store_lanes(SIGN_row + first, left, SIGN_row_lanes);
+        });
         __syncthreads();
     }
 }

@@ -9,8 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, absolute, max, isinf, too_large, times, either, lanes,
-// at_once, load_lanes, combined_in_warp.
+// The library: floor_div, ceil_div, bits_of, float_of, absolute, max, isinf, too_large,
+// max_of_floats, times, either, lanes, enough, aligned, at_once, load_lanes, load_all_lanes,
+// over_lanes, divisor, combined_in_warp.
 
 extern "C" __global__ void row_products_1(
     const float *__restrict X, float *__restrict PRODUCT, bool *__restrict INFINITE, int64_t M,
@@ -45,20 +46,19 @@ extern "C" __global__ void row_products_1(
                 const float *const X_row = X + ((i * TM + row) * N + j * TN);
                 double part_total_of_thread = sketch::times<double>::start;
                 bool found_of_thread = sketch::either<bool>::start;
-                for (int64_t first = thread % 32 * 4, end = std::min<int64_t>(TN, N - j * TN); first
-                    < end; first += 32 * 4) {
-                    const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, end - first);
+                sketch::over_lanes<4, 4>(thread % 32 * 4, 32 * 4, std::min<int64_t>(TN, N - j * TN),
+                    sketch::aligned<4>(X_row), [&](int64_t first, auto left) {
+                    const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, left);
                     #pragma unroll
                     for (int part = 0; part < 4; ++part) {
                         const float x = X_row_lanes[part];
                         part_total_of_thread = sketch::times<double>::combine(part_total_of_thread,
-                            first + part < end ? static_cast<double>(x) :
-                            sketch::times<double>::start);
+                            part < left ? static_cast<double>(x) : sketch::times<double>::start);
                         const bool marked = sketch::isinf(x);
-                        found_of_thread = sketch::either<bool>::combine(found_of_thread, first +
-                            part < end ? marked : sketch::either<bool>::start);
+                        found_of_thread = sketch::either<bool>::combine(found_of_thread, part < left
+                            ? marked : sketch::either<bool>::start);
                     }
-                }
+                });
                 part_total = sketch::times<double>::combine(part_total,
                     sketch::combined_in_warp<sketch::times<double>>(part_total_of_thread));
                 found = sketch::either<bool>::combine(found,

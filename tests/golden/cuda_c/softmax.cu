@@ -9,8 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: bits_of, float_of, max, exp, too_large, plus, largest, lanes, at_once, load_lanes,
-// store_lanes, combined_in_warp, combined, layout, allow_shared.
+// The library: bits_of, float_of, half, max, exp, too_large, max_of_floats, plus, largest, lanes,
+// enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes, store_all_lanes, over_lanes,
+// divisor, combined_in_warp, combined, layout, allow_shared.
 
 extern "C" __global__ void softmax_1(
     const float *__restrict X, float *__restrict Y, int64_t M, int64_t N, int64_t programs,
@@ -28,15 +29,16 @@ extern "C" __global__ void softmax_1(
         // reduce_max(x, 0, largest)
         const float *const X_row = X + i * N;
         float largest_of_thread = sketch::largest<float>::start;
-        for (int64_t first = thread * 4, end = N; first < end; first += threads * 4) {
-            const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, end - first);
+        sketch::over_lanes<4, 4>(thread * 4, threads * 4, N, sketch::aligned<4>(X_row), [&](int64_t
+            first, auto left) {
+            const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, left);
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 const float x = X_row_lanes[part];
-                largest_of_thread = sketch::largest<float>::combine(largest_of_thread, first + part
-                    < end ? x : sketch::largest<float>::start);
+                largest_of_thread = sketch::largest<float>::combine(largest_of_thread, part < left ?
+                    x : sketch::largest<float>::start);
             }
-        }
+        });
         largest = sketch::largest<float>::combine(largest,
             sketch::combined<sketch::largest<float>>(largest_of_thread, block_memory));
         // load(X[i, 0:N] -> x)
@@ -45,36 +47,38 @@ extern "C" __global__ void softmax_1(
         // reduce_sum(x, 0, total)
         const float *const X_row_2 = X + i * N;
         float total_of_thread = sketch::plus<float>::start;
-        for (int64_t first = thread * 4, end = N; first < end; first += threads * 4) {
+        sketch::over_lanes<4, 4>(thread * 4, threads * 4, N, sketch::aligned<4>(X_row_2, x_exp),
+            [&](int64_t first, auto left) {
             sketch::lanes<float, 4> x_exp_lanes;
-            const auto X_row_2_lanes = sketch::load_lanes<4>(X_row_2 + first, end - first);
+            const auto X_row_2_lanes = sketch::load_lanes<4>(X_row_2 + first, left);
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 const float x = X_row_2_lanes[part];
                 const float x_sub = x - largest;
                 const float x_exp_value = sketch::exp(x_sub);
                 x_exp_lanes[part] = x_exp_value;
-                total_of_thread = sketch::plus<float>::combine(total_of_thread, first + part < end ?
+                total_of_thread = sketch::plus<float>::combine(total_of_thread, part < left ?
                     x_exp_value : sketch::plus<float>::start);
             }
-            sketch::store_lanes(x_exp + first, end - first, x_exp_lanes);
-        }
+            sketch::store_lanes(x_exp + first, left, x_exp_lanes);
+        });
         total = sketch::plus<float>::combine(total,
             sketch::combined<sketch::plus<float>>(total_of_thread, block_memory));
         // div(x, total, x)
         // store(x -> Y[i, 0:N])
         float *const Y_row = Y + i * N;
-        for (int64_t first = thread * 4, end = N; first < end; first += threads * 4) {
+        sketch::over_lanes<4, 4>(thread * 4, threads * 4, N, sketch::aligned<4>(x_exp, Y_row), [&,
+            divisor = sketch::divisor(total)](int64_t first, auto left) {
             sketch::lanes<float, 4> Y_row_lanes;
-            const auto x_exp_lanes = sketch::load_lanes<4>(x_exp + first, end - first);
+            const auto x_exp_lanes = sketch::load_lanes<4>(x_exp + first, left);
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 const float x_exp_value = x_exp_lanes[part];
-                const float x_div = x_exp_value / total;
+                const float x_div = x_exp_value / divisor;
                 Y_row_lanes[part] = x_div;
             }
-            sketch::store_lanes(Y_row + first, end - first, Y_row_lanes);
-        }
+            sketch::store_lanes(Y_row + first, left, Y_row_lanes);
+        });
         __syncthreads();
     }
 }

@@ -10,8 +10,9 @@
 #include <cuda_runtime.h>
 
 // The library: max, min, tile, lane_at, for_lines, no_number, stands_before, ordered_line,
-// merge_lanes, sort, too_large, largest, lanes, at_once, load_lanes, store_lanes, strides,
-// layout, allow_shared.
+// merge_lanes, sort, too_large, max_of_floats, min_of_floats, largest, lanes, enough, aligned,
+// at_once, load_lanes, load_all_lanes, store_lanes, store_all_lanes, over_lanes, strides, layout,
+// allow_shared.
 
 extern "C" __global__ void sort_rows_1(
     const float *__restrict X, float *__restrict VALUES, int64_t *__restrict PLACES, int64_t M,
@@ -30,10 +31,11 @@ extern "C" __global__ void sort_rows_1(
             sort_result_2_place);
         // load(X[i, 0:N] -> x)
         const float *const X_row = X + i * N;
-        for (int64_t first = thread * 2, end = N; first < end; first += threads * 2) {
+        sketch::over_lanes<2, 4>(thread * 2, threads * 2, N, sketch::aligned<2>(X_row, sort_0,
+            sort_1), [&](int64_t first, auto left) {
             sketch::lanes<float, 2> sort_0_lanes;
             sketch::lanes<int64_t, 2> sort_1_lanes;
-            const auto X_row_lanes = sketch::load_lanes<2>(X_row + first, end - first);
+            const auto X_row_lanes = sketch::load_lanes<2>(X_row + first, left);
             #pragma unroll
             for (int part = 0; part < 2; ++part) {
                 const int64_t lane = first + part;
@@ -42,9 +44,9 @@ extern "C" __global__ void sort_rows_1(
                 const int64_t sort_1_value = lane;
                 sort_1_lanes[part] = sort_1_value;
             }
-            sketch::store_lanes(sort_0 + first, end - first, sort_0_lanes);
-            sketch::store_lanes(sort_1 + first, end - first, sort_1_lanes);
-        }
+            sketch::store_lanes(sort_0 + first, left, sort_0_lanes);
+            sketch::store_lanes(sort_1 + first, left, sort_1_lanes);
+        });
         // sort(x, iota(N), 0, value, place, descending=True)
         __syncthreads();
         sketch::sort<0, true>(
@@ -57,12 +59,12 @@ extern "C" __global__ void sort_rows_1(
         __syncthreads();
         float *const VALUES_row = VALUES + i * N;
         int64_t *const PLACES_row = PLACES + i * N;
-        for (int64_t first = thread * 2, end = N; first < end; first += threads * 2) {
+        sketch::over_lanes<2, 4>(thread * 2, threads * 2, N, sketch::aligned<2>(sort_result,
+            sort_result_2, VALUES_row, PLACES_row), [&](int64_t first, auto left) {
             sketch::lanes<float, 2> VALUES_row_lanes;
             sketch::lanes<int64_t, 2> PLACES_row_lanes;
-            const auto sort_result_lanes = sketch::load_lanes<2>(sort_result + first, end - first);
-            const auto sort_result_2_lanes = sketch::load_lanes<2>(sort_result_2 + first, end -
-                first);
+            const auto sort_result_lanes = sketch::load_lanes<2>(sort_result + first, left);
+            const auto sort_result_2_lanes = sketch::load_lanes<2>(sort_result_2 + first, left);
             #pragma unroll
             for (int part = 0; part < 2; ++part) {
                 const float sort_result_value = sort_result_lanes[part];
@@ -72,9 +74,9 @@ extern "C" __global__ void sort_rows_1(
                 VALUES_row_lanes[part] = value;
                 PLACES_row_lanes[part] = place;
             }
-            sketch::store_lanes(VALUES_row + first, end - first, VALUES_row_lanes);
-            sketch::store_lanes(PLACES_row + first, end - first, PLACES_row_lanes);
-        }
+            sketch::store_lanes(VALUES_row + first, left, VALUES_row_lanes);
+            sketch::store_lanes(PLACES_row + first, left, PLACES_row_lanes);
+        });
         __syncthreads();
     }
 }

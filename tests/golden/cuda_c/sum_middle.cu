@@ -9,8 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, too_large, plus, lanes, at_once, load_lanes,
-// store_lanes, combined_in_warp, combined.
+// The library: floor_div, ceil_div, bits_of, float_of, max, too_large, max_of_floats, plus,
+// lanes, enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes, store_all_lanes,
+// over_lanes, divisor, combined_in_warp, combined.
 
 extern "C" __global__ void sum_middle_1(
     const float *__restrict X, float *__restrict Y, int64_t B, int64_t M, int64_t N,
@@ -29,15 +30,15 @@ extern "C" __global__ void sum_middle_1(
         for (int64_t row = thread / 32; row < std::min<int64_t>(TM, M); row += threads / 32) {
             // lanes = alloc([TM, TN], init=0.0)
             float *const lanes_row = lanes + row * TN;
-            for (int64_t first = thread % 32 * 4, end = std::min<int64_t>(TN, N - j * TN); first <
-                end; first += 32 * 4) {
+            sketch::over_lanes<4, 4>(thread % 32 * 4, 32 * 4, std::min<int64_t>(TN, N - j * TN),
+                sketch::aligned<4>(lanes_row), [&](int64_t first, auto left) {
                 sketch::lanes<float, 4> lanes_row_lanes;
                 #pragma unroll
                 for (int part = 0; part < 4; ++part) {
                     lanes_row_lanes[part] = 0.0f;
                 }
-                sketch::store_lanes(lanes_row + first, end - first, lanes_row_lanes);
-            }
+                sketch::store_lanes(lanes_row + first, left, lanes_row_lanes);
+            });
         }
         // for m in range(ceil(M, TM)):
         for (int64_t m = 0; m < sketch::ceil_div(M, TM); ++m) {
@@ -48,11 +49,10 @@ extern "C" __global__ void sum_middle_1(
                 // add(lanes, x, lanes)
                 float *const lanes_row_2 = lanes + row * TN;
                 const float *const X_row = X + ((b * M + (m * TM + row)) * N + j * TN);
-                for (int64_t first = thread % 32 * 4, end = std::min<int64_t>(TN, N - j * TN); first
-                    < end; first += 32 * 4) {
-                    auto lanes_row_2_lanes = sketch::load_lanes<4>(lanes_row_2 + first, end -
-                        first);
-                    const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, end - first);
+                sketch::over_lanes<4, 4>(thread % 32 * 4, 32 * 4, std::min<int64_t>(TN, N - j * TN),
+                    sketch::aligned<4>(lanes_row_2, X_row), [&](int64_t first, auto left) {
+                    auto lanes_row_2_lanes = sketch::load_lanes<4>(lanes_row_2 + first, left);
+                    const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, left);
                     #pragma unroll
                     for (int part = 0; part < 4; ++part) {
                         const float lanes_value = lanes_row_2_lanes[part];
@@ -60,8 +60,8 @@ extern "C" __global__ void sum_middle_1(
                         const float lanes_value_2 = lanes_value + x;
                         lanes_row_2_lanes[part] = lanes_value_2;
                     }
-                    sketch::store_lanes(lanes_row_2 + first, end - first, lanes_row_2_lanes);
-                }
+                    sketch::store_lanes(lanes_row_2 + first, left, lanes_row_2_lanes);
+                });
             }
         }
         for (int64_t lane = thread; lane < std::min<int64_t>(TN, N - j * TN); lane += threads) {

@@ -9,9 +9,10 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, min, tile, lane_at, for_lines, no_number, stands_before,
-// ordered_line, ranks_before, insert_lane, topk, too_large, largest, lanes, at_once, load_lanes,
-// store_lanes, strides.
+// The library: floor_div, ceil_div, bits_of, float_of, max, min, tile, lane_at, for_lines,
+// no_number, stands_before, ordered_line, ranks_before, insert_lane, topk, too_large,
+// max_of_floats, min_of_floats, largest, lanes, enough, aligned, at_once, load_lanes,
+// load_all_lanes, store_lanes, store_all_lanes, over_lanes, divisor, strides.
 
 extern "C" __global__ void topk_1(
     const float *__restrict X, float *__restrict VALUES, int64_t *__restrict PLACES, int64_t M,
@@ -41,11 +42,11 @@ extern "C" __global__ void topk_1(
             // load(X[i, j*T:(j+1)*T] -> x)
             __syncthreads();
             const float *const X_row = X + (i * N + j * T);
-            for (int64_t first = thread * 2, end = std::min<int64_t>(T, N - j * T); first < end;
-                first += threads * 2) {
+            sketch::over_lanes<2, 4>(thread * 2, threads * 2, std::min<int64_t>(T, N - j * T),
+                sketch::aligned<2>(X_row, topk_0, topk_1), [&](int64_t first, auto left) {
                 sketch::lanes<float, 2> topk_0_lanes;
                 sketch::lanes<int64_t, 2> topk_1_lanes;
-                const auto X_row_lanes = sketch::load_lanes<2>(X_row + first, end - first);
+                const auto X_row_lanes = sketch::load_lanes<2>(X_row + first, left);
                 #pragma unroll
                 for (int part = 0; part < 2; ++part) {
                     const int64_t lane = first + part;
@@ -54,9 +55,9 @@ extern "C" __global__ void topk_1(
                     const int64_t topk_1_value = j * T + lane;
                     topk_1_lanes[part] = topk_1_value;
                 }
-                sketch::store_lanes(topk_0 + first, end - first, topk_0_lanes);
-                sketch::store_lanes(topk_1 + first, end - first, topk_1_lanes);
-            }
+                sketch::store_lanes(topk_0 + first, left, topk_0_lanes);
+                sketch::store_lanes(topk_1 + first, left, topk_1_lanes);
+            });
             for (int64_t lane = thread; lane < K; lane += threads) {
                 const float best_value = best[lane];
                 topk_result[lane] = best_value;

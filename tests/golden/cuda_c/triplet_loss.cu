@@ -9,8 +9,10 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, min, relu, sqrt, too_large, plus, lanes, at_once,
-// load_lanes, combined_in_warp, combined, atomic_replace, added, atomic_add, filled, fill.
+// The library: floor_div, ceil_div, bits_of, float_of, max, min, relu, sqrt, too_large,
+// max_of_floats, min_of_floats, plus, lanes, enough, aligned, at_once, load_lanes,
+// load_all_lanes, over_lanes, divisor, combined_in_warp, combined, atomic_replace, added,
+// atomic_add, filled, fill.
 
 extern "C" __global__ void triplet_loss_1(
     const float *__restrict ANCHOR, const float *__restrict POSITIVE,
@@ -51,14 +53,14 @@ extern "C" __global__ void triplet_loss_1(
                 const float *const NEGATIVE_row = NEGATIVE + ((i * TM + row) * N + j * TN);
                 float sum__of_thread = sketch::plus<float>::start;
                 float sum__reduce_sum_of_thread = sketch::plus<float>::start;
-                for (int64_t first = thread % 32 * 4, end = std::min<int64_t>(TN, N - j * TN); first
-                    < end; first += 32 * 4) {
-                    const auto ANCHOR_row_lanes = sketch::load_lanes<4>(ANCHOR_row + first, end -
-                        first);
-                    const auto POSITIVE_row_lanes = sketch::load_lanes<4>(POSITIVE_row + first, end
-                        - first);
-                    const auto NEGATIVE_row_lanes = sketch::load_lanes<4>(NEGATIVE_row + first, end
-                        - first);
+                sketch::over_lanes<4, 2>(thread % 32 * 4, 32 * 4, std::min<int64_t>(TN, N - j * TN),
+                    sketch::aligned<4>(ANCHOR_row, POSITIVE_row, NEGATIVE_row), [&](int64_t first,
+                    auto left) {
+                    const auto ANCHOR_row_lanes = sketch::load_lanes<4>(ANCHOR_row + first, left);
+                    const auto POSITIVE_row_lanes = sketch::load_lanes<4>(POSITIVE_row + first,
+                        left);
+                    const auto NEGATIVE_row_lanes = sketch::load_lanes<4>(NEGATIVE_row + first,
+                        left);
                     #pragma unroll
                     for (int part = 0; part < 4; ++part) {
                         const float anchor = ANCHOR_row_lanes[part];
@@ -66,16 +68,16 @@ extern "C" __global__ void triplet_loss_1(
                         const float other = POSITIVE_row_lanes[part];
                         const float other_sub = anchor_add - other;
                         const float other_mul = other_sub * other_sub;
-                        sum__of_thread = sketch::plus<float>::combine(sum__of_thread, first + part <
-                            end ? other_mul : sketch::plus<float>::start);
+                        sum__of_thread = sketch::plus<float>::combine(sum__of_thread, part < left ?
+                            other_mul : sketch::plus<float>::start);
                         const float other_next = NEGATIVE_row_lanes[part];
                         const float other_sub_2 = anchor_add - other_next;
                         const float other_mul_2 = other_sub_2 * other_sub_2;
                         sum__reduce_sum_of_thread =
-                            sketch::plus<float>::combine(sum__reduce_sum_of_thread, first + part <
-                            end ? other_mul_2 : sketch::plus<float>::start);
+                            sketch::plus<float>::combine(sum__reduce_sum_of_thread, part < left ?
+                            other_mul_2 : sketch::plus<float>::start);
                     }
-                }
+                });
                 sum_ = sketch::plus<float>::combine(sum_,
                     sketch::combined_in_warp<sketch::plus<float>>(sum__of_thread));
                 sum__reduce_sum = sketch::plus<float>::combine(sum__reduce_sum,

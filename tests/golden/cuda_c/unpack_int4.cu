@@ -9,7 +9,8 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, shr, too_large, lanes.
+// The library: floor_div, ceil_div, bits_of, float_of, max, shr, too_large, max_of_floats, lanes,
+// divisor.
 
 extern "C" __global__ void unpack_int4_1(
     const uint8_t *__restrict PACKED, const float *__restrict SCALE, float *__restrict Y,

@@ -10,8 +10,9 @@
 #include <cuda_runtime.h>
 
 // The library: floor_div, ceil_div, bits_of, float_of, odd, half, bfloat16, to_bfloat16,
-// to_bfloat16_double, bfloat16_to_float, absolute, max, isfinite, too_large, both, lanes,
-// at_once, load_lanes, store_lanes, combined_in_warp.
+// to_bfloat16_double, bfloat16_to_float, absolute, max, isfinite, too_large, max_of_floats, both,
+// lanes, enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes, store_all_lanes,
+// over_lanes, divisor, combined_in_warp.
 
 extern "C" __global__ void unscale_gradients_1(
     const sketch::bfloat16 *__restrict GRADIENT, const float *__restrict SCALE,
@@ -47,22 +48,23 @@ extern "C" __global__ void unscale_gradients_1(
                     TN);
                 sketch::bfloat16 *const Y_row = Y + ((i * TM + row_) * N + j * TN);
                 bool row_of_thread = sketch::both<bool>::start;
-                for (int64_t first = thread % 32 * 4, end = std::min<int64_t>(TN, N - j * TN); first
-                    < end; first += 32 * 4) {
+                sketch::over_lanes<4, 4>(thread % 32 * 4, 32 * 4, std::min<int64_t>(TN, N - j * TN),
+                    sketch::aligned<4>(GRADIENT_row, Y_row), [&, divisor =
+                    sketch::divisor(scale)](int64_t first, auto left) {
                     sketch::lanes<sketch::bfloat16, 4> Y_row_lanes;
-                    const auto GRADIENT_row_lanes = sketch::load_lanes<4>(GRADIENT_row + first, end
-                        - first);
+                    const auto GRADIENT_row_lanes = sketch::load_lanes<4>(GRADIENT_row + first,
+                        left);
                     #pragma unroll
                     for (int part = 0; part < 4; ++part) {
                         const sketch::bfloat16 gradient = GRADIENT_row_lanes[part];
                         const bool ok = sketch::isfinite(sketch::to_float(gradient));
-                        row_of_thread = sketch::both<bool>::combine(row_of_thread, first + part <
-                            end ? ok : sketch::both<bool>::start);
-                        const float y = sketch::to_float(gradient) / scale;
+                        row_of_thread = sketch::both<bool>::combine(row_of_thread, part < left ? ok
+                            : sketch::both<bool>::start);
+                        const float y = sketch::to_float(gradient) / divisor;
                         Y_row_lanes[part] = sketch::to_bfloat16(y);
                     }
-                    sketch::store_lanes(Y_row + first, end - first, Y_row_lanes);
-                }
+                    sketch::store_lanes(Y_row + first, left, Y_row_lanes);
+                });
                 row = sketch::both<bool>::combine(row,
                     sketch::combined_in_warp<sketch::both<bool>>(row_of_thread));
                 // logical_and(finite, row, finite)
