@@ -20,6 +20,7 @@ from sketchc.lowering.c_source.abi import actual_extents, scalars
 from sketchc.lowering.c_source.expressions import entry_name, identifier
 from sketchc.lowering.c_source.host import HostPrinter, constant_lines
 from sketchc.lowering.c_source.printer import INDENT, Printer
+from sketchc.lowering.cuda_c.copies import with_copies
 from sketchc.lowering.cuda_c.kernel import EXCHANGE_BYTES, KernelPrinter
 from sketchc.lowering.cuda_c.library.texts import LIBRARY
 from sketchc.lowering.cuda_c.module import Launched, module_text
@@ -264,7 +265,9 @@ class _Host(HostPrinter):
         for storage, place in places:
             kind, name = printer.kind(storage.dtype), printer.name(storage.name)
             printer.line(f"{kind} *const {name} = reinterpret_cast<{kind} *>({place});")
-        printer.statements(sums.program.body)
+        near = {storage.name for storage in (*(each for each, _ in memory.shared), *memory.sized)}
+        inputs = {t.name for t in self.sketch.tensors} - written - set(owners)
+        printer.statements(with_copies(sums.program.body, near, inputs))
         printer.line("__syncthreads();")
         _mark_unused(printer.lines, variables)
         return printer

@@ -112,6 +112,70 @@ def test_nothing_is_read_at_lanes_that_are_not_there(
     assert_equal(kernel.sketch, found, reference(kernel.sketch, tensors, symbols, {}), 0.0)
 
 
+#: Rows divided by a number each, of any scale.
+QUOTIENTS = """sketch quotients {
+    symbols: M, N <= 4096;
+    tensors: X[N]: in f32; D[M]: in f32; Y[M, N]: out f32;
+
+    @llm_hint("parallel", "grididx")
+    for i in range(M):
+        x = alloc([N])
+        d = alloc([1])
+        load(X[0:N] -> x)
+        load(D[i:i+1] -> d)
+        div(x, d, x)
+        store(x -> Y[i, 0:N])
+}
+"""
+
+
+def test_quotients_by_a_number_of_the_whole_row_are_right_at_all_scales(tmp_path: Path) -> None:
+    kernel = lowered(QUOTIENTS, {})
+    assert "/ divisor;" in kernel.source
+    rng = np.random.default_rng(0)
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-40, 1.2e-38, 3.4e38, -3.4e38, 3.0]
+    bits = rng.integers(0, 2**32, 2100, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    some = np.concatenate([np.array(special, np.float32), bits])
+    tensors = {"X": some, "D": some[:40].copy(), "Y": np.zeros((40, some.size), np.float32)}
+    with TOOLCHAIN.open(TOOLCHAIN.compile(kernel, tmp_path)) as session:
+        found = session.run(tensors, {"M": 40, "N": some.size}, {})["Y"]
+    with np.errstate(all="ignore"):
+        expected = some[None, :] / some[:40, None]
+    assert np.array_equal(np.isnan(found), np.isnan(expected))
+    there = ~np.isnan(expected)
+    assert np.array_equal(np.signbit(found[there]), np.signbit(expected[there]))
+    steps = found[there].view(np.int32).astype(np.int64) - expected[there].view(np.int32)
+    assert np.abs(steps).max() <= 1
+
+
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "normalise_rows"])
+def test_rows_of_many_and_ragged_turns(name: str, tmp_path: Path) -> None:
+    """Of all loops over a thread's groups of lanes: several at a time, one, and the rest."""
+    kernel = lowered(example(name), {})
+    params = PARAMS.get(name) or params_for(kernel.sketch)
+    with TOOLCHAIN.open(TOOLCHAIN.compile(kernel, tmp_path)) as session:
+        for extent in (1, 1540, 2048, 2051, 3080):
+            tensors = inputs(kernel.sketch, {"M": 2, "N": extent}, params, extent)
+            expected = reference(kernel.sketch, tensors, {"M": 2, "N": extent}, params)
+            found = session.run(tensors, {"M": 2, "N": extent}, params)
+            assert_equal(kernel.sketch, found, expected, 256.0)
+
+
+#: The same for what follows, in a kernel whose rows are read several times.
+ROW_FAULTS = {
+    "a turn that is run again": ("turn(first + each * step,", "turn(first,", ""),
+    "a turn left out": ("first += turns * step)", "first += (turns + 1) * step)", ""),
+    "lanes that are not left": ("turn(first, end - first);", "turn(first, 2);", ""),
+    "a copy left out": ("x_exp_lanes[part] = x;", "x_exp_lanes[part] = 0;", ""),
+    "a quotient that is not mended": ("::fmaf(rest, -by.inverse_, near)", "near * 1.01F", ""),
+}
+
+
+@pytest.mark.parametrize("name", list(ROW_FAULTS))
+def test_an_injected_fault_in_a_row_is_found(name: str, tmp_path: Path) -> None:
+    check_fault(example("softmax"), {"M": 2, "N": 3077}, *ROW_FAULTS[name], tmp_path)
+
+
 #: A sketch whose kernel sums rows, turns tiles and scans them: with barriers of each kind.
 SKETCH = """sketch faults {
     symbols: M;

@@ -29,15 +29,18 @@ extern "C" __global__ void layer_norm_1(
         // reduce_sum(x, 0, mean)
         const float *const X_row = X + i * N;
         float mean_of_thread = sketch::plus<float>::start;
-        sketch::over_lanes<4, 4>(thread * 4, threads * 4, N, sketch::aligned<4>(X_row), [&](int64_t
-            first, auto left) {
+        sketch::over_lanes<4, 4>(thread * 4, threads * 4, N, sketch::aligned<4>(X_row, x_sub),
+            [&](int64_t first, auto left) {
+            sketch::lanes<float, 4> x_sub_lanes;
             const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, left);
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 const float x = X_row_lanes[part];
                 mean_of_thread = sketch::plus<float>::combine(mean_of_thread, part < left ? x :
                     sketch::plus<float>::start);
+                x_sub_lanes[part] = x;
             }
+            sketch::store_lanes(x_sub + first, left, x_sub_lanes);
         });
         mean = sketch::plus<float>::combine(mean,
             sketch::combined<sketch::plus<float>>(mean_of_thread, block_memory));
@@ -47,15 +50,13 @@ extern "C" __global__ void layer_norm_1(
         // sub(x, mean, x)
         // mul(x, x, square)
         // reduce_sum(square, 0, variance)
-        const float *const X_row_2 = X + i * N;
         float variance_of_thread = sketch::plus<float>::start;
-        sketch::over_lanes<4, 4>(thread * 4, threads * 4, N, sketch::aligned<4>(X_row_2, x_sub),
-            [&](int64_t first, auto left) {
-            sketch::lanes<float, 4> x_sub_lanes;
-            const auto X_row_2_lanes = sketch::load_lanes<4>(X_row_2 + first, left);
+        sketch::over_lanes<4, 4>(thread * 4, threads * 4, N, sketch::aligned<4>(x_sub), [&](int64_t
+            first, auto left) {
+            auto x_sub_lanes = sketch::load_lanes<4>(x_sub + first, left);
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
-                const float x = X_row_2_lanes[part];
+                const float x = x_sub_lanes[part];
                 const float x_sub_value = x - mean_div;
                 x_sub_lanes[part] = x_sub_value;
                 const float square = x_sub_value * x_sub_value;

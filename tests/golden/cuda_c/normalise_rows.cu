@@ -36,15 +36,18 @@ extern "C" __global__ void normalise_rows_1(
         // reduce_max(x, 0, y_largest)
         const float *const X_row = X + i * N;
         float y_largest_of_thread = sketch::largest<float>::start;
-        sketch::over_lanes<4, 4>(thread * 4, threads * 4, N, sketch::aligned<4>(X_row), [&](int64_t
-            first, auto left) {
+        sketch::over_lanes<4, 4>(thread * 4, threads * 4, N, sketch::aligned<4>(X_row,
+            y_powers_exp), [&](int64_t first, auto left) {
+            sketch::lanes<float, 4> y_powers_exp_lanes;
             const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, left);
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 const float x = X_row_lanes[part];
                 y_largest_of_thread = sketch::largest<float>::combine(y_largest_of_thread, part <
                     left ? x : sketch::largest<float>::start);
+                y_powers_exp_lanes[part] = x;
             }
+            sketch::store_lanes(y_powers_exp + first, left, y_powers_exp_lanes);
         });
         y_largest = sketch::largest<float>::combine(y_largest,
             sketch::combined<sketch::largest<float>>(y_largest_of_thread, block_memory));
@@ -52,15 +55,13 @@ extern "C" __global__ void normalise_rows_1(
         // sub(x, y_largest, y_powers)
         // exp(y_powers, y_powers)
         // reduce_sum(y_powers, 0, y_total)
-        const float *const X_row_2 = X + i * N;
         float y_total_of_thread = sketch::plus<float>::start;
-        sketch::over_lanes<4, 4>(thread * 4, threads * 4, N, sketch::aligned<4>(X_row_2,
-            y_powers_exp), [&](int64_t first, auto left) {
-            sketch::lanes<float, 4> y_powers_exp_lanes;
-            const auto X_row_2_lanes = sketch::load_lanes<4>(X_row_2 + first, left);
+        sketch::over_lanes<4, 4>(thread * 4, threads * 4, N, sketch::aligned<4>(y_powers_exp),
+            [&](int64_t first, auto left) {
+            auto y_powers_exp_lanes = sketch::load_lanes<4>(y_powers_exp + first, left);
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
-                const float x = X_row_2_lanes[part];
+                const float x = y_powers_exp_lanes[part];
                 const float y_powers = x - y_largest;
                 const float y_powers_exp_value = sketch::exp(y_powers);
                 y_powers_exp_lanes[part] = y_powers_exp_value;
@@ -83,9 +84,10 @@ extern "C" __global__ void normalise_rows_1(
         float y_count_of_thread = sketch::plus<float>::start;
         float y_mean_of_thread = sketch::plus<float>::start;
         sketch::over_lanes<4, 4>(thread * 4, threads * 4, N, sketch::aligned<4>(y_powers_exp,
-            X_row_3, SOFTMAX_row), [&, divisor = sketch::divisor(y_total)](int64_t first, auto
-            left) {
+            X_row_3, SOFTMAX_row, y_centred), [&, divisor = sketch::divisor(y_total)](int64_t first,
+            auto left) {
             sketch::lanes<float, 4> SOFTMAX_row_lanes;
+            sketch::lanes<float, 4> y_centred_lanes;
             const auto y_powers_exp_lanes = sketch::load_lanes<4>(y_powers_exp + first, left);
             const auto X_row_3_lanes = sketch::load_lanes<4>(X_row_3 + first, left);
             #pragma unroll
@@ -100,8 +102,10 @@ extern "C" __global__ void normalise_rows_1(
                     y_ones : sketch::plus<float>::start);
                 y_mean_of_thread = sketch::plus<float>::combine(y_mean_of_thread, part < left ? x :
                     sketch::plus<float>::start);
+                y_centred_lanes[part] = x;
             }
             sketch::store_lanes(SOFTMAX_row + first, left, SOFTMAX_row_lanes);
+            sketch::store_lanes(y_centred + first, left, y_centred_lanes);
         });
         y_count = sketch::plus<float>::combine(y_count,
             sketch::combined<sketch::plus<float>>(y_count_of_thread, block_memory));
@@ -113,15 +117,13 @@ extern "C" __global__ void normalise_rows_1(
         // sub(x, y_mean, y_centred)
         // mul(y_centred, y_centred, y_squares)
         // reduce_sum(y_squares, 0, y_scale)
-        const float *const X_row_4 = X + i * N;
         float y_scale_of_thread = sketch::plus<float>::start;
-        sketch::over_lanes<4, 4>(thread * 4, threads * 4, N, sketch::aligned<4>(X_row_4, y_centred),
+        sketch::over_lanes<4, 4>(thread * 4, threads * 4, N, sketch::aligned<4>(y_centred),
             [&](int64_t first, auto left) {
-            sketch::lanes<float, 4> y_centred_lanes;
-            const auto X_row_4_lanes = sketch::load_lanes<4>(X_row_4 + first, left);
+            auto y_centred_lanes = sketch::load_lanes<4>(y_centred + first, left);
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
-                const float x = X_row_4_lanes[part];
+                const float x = y_centred_lanes[part];
                 const float y_centred_value = x - y_mean_div;
                 y_centred_lanes[part] = y_centred_value;
                 const float y_squares = y_centred_value * y_centred_value;

@@ -29,15 +29,18 @@ extern "C" __global__ void softmax_1(
         // reduce_max(x, 0, largest)
         const float *const X_row = X + i * N;
         float largest_of_thread = sketch::largest<float>::start;
-        sketch::over_lanes<4, 4>(thread * 4, threads * 4, N, sketch::aligned<4>(X_row), [&](int64_t
-            first, auto left) {
+        sketch::over_lanes<4, 4>(thread * 4, threads * 4, N, sketch::aligned<4>(X_row, x_exp),
+            [&](int64_t first, auto left) {
+            sketch::lanes<float, 4> x_exp_lanes;
             const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, left);
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 const float x = X_row_lanes[part];
                 largest_of_thread = sketch::largest<float>::combine(largest_of_thread, part < left ?
                     x : sketch::largest<float>::start);
+                x_exp_lanes[part] = x;
             }
+            sketch::store_lanes(x_exp + first, left, x_exp_lanes);
         });
         largest = sketch::largest<float>::combine(largest,
             sketch::combined<sketch::largest<float>>(largest_of_thread, block_memory));
@@ -45,15 +48,13 @@ extern "C" __global__ void softmax_1(
         // sub(x, largest, x)
         // exp(x, x)
         // reduce_sum(x, 0, total)
-        const float *const X_row_2 = X + i * N;
         float total_of_thread = sketch::plus<float>::start;
-        sketch::over_lanes<4, 4>(thread * 4, threads * 4, N, sketch::aligned<4>(X_row_2, x_exp),
-            [&](int64_t first, auto left) {
-            sketch::lanes<float, 4> x_exp_lanes;
-            const auto X_row_2_lanes = sketch::load_lanes<4>(X_row_2 + first, left);
+        sketch::over_lanes<4, 4>(thread * 4, threads * 4, N, sketch::aligned<4>(x_exp), [&](int64_t
+            first, auto left) {
+            auto x_exp_lanes = sketch::load_lanes<4>(x_exp + first, left);
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
-                const float x = X_row_2_lanes[part];
+                const float x = x_exp_lanes[part];
                 const float x_sub = x - largest;
                 const float x_exp_value = sketch::exp(x_sub);
                 x_exp_lanes[part] = x_exp_value;
