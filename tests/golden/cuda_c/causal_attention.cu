@@ -9,10 +9,11 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, floor_mod, ceil_div, bits_of, float_of, max, min, exp, too_large, plus,
-// largest, lanes, at_once, load_lanes, store_lanes, combined_in_warp, combined, matrix, widened,
-// added, factors, factors_from, sums_in, product_steps, by_threads, multiply_blocks,
-// multiply_along, layout, arena, allow_shared.
+// The library: floor_div, floor_mod, ceil_div, bits_of, float_of, half, max, min, exp, too_large,
+// max_of_floats, min_of_floats, plus, largest, lanes, enough, aligned, at_once, load_lanes,
+// load_all_lanes, store_lanes, store_all_lanes, over_lanes, divisor, combined_in_warp, combined,
+// matrix, widened, added, factors, factors_from, sums_in, product_steps, by_threads,
+// multiply_blocks, multiply_along, layout, arena, allow_shared.
 
 extern "C" __global__ void causal_attention_1(
     const float *__restrict Q, const float *__restrict K, const float *__restrict V,
@@ -51,10 +52,11 @@ extern "C" __global__ void causal_attention_1(
             float *const y_row = y + row * D;
             const float *const Q_row = Q + ((b * HQ + h) * M + (i * TM + row)) * D;
             float *const q_mul_row = q_mul + row * D;
-            for (int64_t first = thread % 32 * 4, end = D; first < end; first += 32 * 4) {
+            sketch::over_lanes<4, 4>(thread % 32 * 4, 32 * 4, D, sketch::aligned<4>(Q_row, y_row,
+                q_mul_row), [&](int64_t first, auto left) {
                 sketch::lanes<float, 4> y_row_lanes;
                 sketch::lanes<float, 4> q_mul_row_lanes;
-                const auto Q_row_lanes = sketch::load_lanes<4>(Q_row + first, end - first);
+                const auto Q_row_lanes = sketch::load_lanes<4>(Q_row + first, left);
                 #pragma unroll
                 for (int part = 0; part < 4; ++part) {
                     y_row_lanes[part] = 0.0f;
@@ -62,9 +64,9 @@ extern "C" __global__ void causal_attention_1(
                     const float q_mul_value = q * static_cast<float>(scale);
                     q_mul_row_lanes[part] = q_mul_value;
                 }
-                sketch::store_lanes(y_row + first, end - first, y_row_lanes);
-                sketch::store_lanes(q_mul_row + first, end - first, q_mul_row_lanes);
-            }
+                sketch::store_lanes(y_row + first, left, y_row_lanes);
+                sketch::store_lanes(q_mul_row + first, left, q_mul_row_lanes);
+            });
         }
         // for j in range(ceil(min((i+1)*TM + N - M, N), TN)):
         for (int64_t j = 0; j < sketch::ceil_div(std::min<int64_t>((i + 1) * TM + N - M, N), TN);
@@ -92,12 +94,11 @@ extern "C" __global__ void causal_attention_1(
                     // add(scores, mask, scores)
                     float *const scores_row_2 = scores + row * TN;
                     const float *const MASK_row = MASK + ((i * TM + row) * N + j * TN);
-                    for (int64_t first = thread % 32 * 2, end = std::min<int64_t>(TN, N - j * TN);
-                        first < end; first += 32 * 2) {
-                        auto scores_row_2_lanes = sketch::load_lanes<2>(scores_row_2 + first, end -
-                            first);
-                        const auto MASK_row_lanes = sketch::load_lanes<2>(MASK_row + first, end -
-                            first);
+                    sketch::over_lanes<2, 4>(thread % 32 * 2, 32 * 2, std::min<int64_t>(TN, N - j *
+                        TN), sketch::aligned<2>(scores_row_2, MASK_row), [&](int64_t first, auto
+                        left) {
+                        auto scores_row_2_lanes = sketch::load_lanes<2>(scores_row_2 + first, left);
+                        const auto MASK_row_lanes = sketch::load_lanes<2>(MASK_row + first, left);
                         #pragma unroll
                         for (int part = 0; part < 2; ++part) {
                             const float scores_value = scores_row_2_lanes[part];
@@ -105,8 +106,8 @@ extern "C" __global__ void causal_attention_1(
                             const float scores_value_2 = scores_value + mask;
                             scores_row_2_lanes[part] = scores_value_2;
                         }
-                        sketch::store_lanes(scores_row_2 + first, end - first, scores_row_2_lanes);
-                    }
+                        sketch::store_lanes(scores_row_2 + first, left, scores_row_2_lanes);
+                    });
                 }
             }
             // query = i*TM + iota(TM)
@@ -120,10 +121,9 @@ extern "C" __global__ void causal_attention_1(
                 // reduce_max(scores, 1, block_max)
                 float *const scores_row_3 = scores + row * TN;
                 float block_max_of_thread = sketch::largest<float>::start;
-                for (int64_t first = thread % 32 * 2, end = std::min<int64_t>(TN, N - j * TN); first
-                    < end; first += 32 * 2) {
-                    auto scores_row_3_lanes = sketch::load_lanes<2>(scores_row_3 + first, end -
-                        first);
+                sketch::over_lanes<2, 4>(thread % 32 * 2, 32 * 2, std::min<int64_t>(TN, N - j * TN),
+                    sketch::aligned<2>(scores_row_3), [&](int64_t first, auto left) {
+                    auto scores_row_3_lanes = sketch::load_lanes<2>(scores_row_3 + first, left);
                     #pragma unroll
                     for (int part = 0; part < 2; ++part) {
                         const int64_t lane = first + part;
@@ -132,10 +132,10 @@ extern "C" __global__ void causal_attention_1(
                             scores_value : (-std::numeric_limits<float>::infinity());
                         scores_row_3_lanes[part] = scores_value_2;
                         block_max_of_thread = sketch::largest<float>::combine(block_max_of_thread,
-                            first + part < end ? scores_value_2 : sketch::largest<float>::start);
+                            part < left ? scores_value_2 : sketch::largest<float>::start);
                     }
-                    sketch::store_lanes(scores_row_3 + first, end - first, scores_row_3_lanes);
-                }
+                    sketch::store_lanes(scores_row_3 + first, left, scores_row_3_lanes);
+                });
                 block_max = sketch::largest<float>::combine(block_max,
                     sketch::combined_in_warp<sketch::largest<float>>(block_max_of_thread));
                 // max(running_max, block_max, new_max)
@@ -150,21 +150,20 @@ extern "C" __global__ void causal_attention_1(
                 // reduce_sum(scores, 1, block_sum)
                 float *const scores_row_4 = scores + row * TN;
                 float block_sum_of_thread = sketch::plus<float>::start;
-                for (int64_t first = thread % 32 * 2, end = std::min<int64_t>(TN, N - j * TN); first
-                    < end; first += 32 * 2) {
-                    auto scores_row_4_lanes = sketch::load_lanes<2>(scores_row_4 + first, end -
-                        first);
+                sketch::over_lanes<2, 4>(thread % 32 * 2, 32 * 2, std::min<int64_t>(TN, N - j * TN),
+                    sketch::aligned<2>(scores_row_4), [&](int64_t first, auto left) {
+                    auto scores_row_4_lanes = sketch::load_lanes<2>(scores_row_4 + first, left);
                     #pragma unroll
                     for (int part = 0; part < 2; ++part) {
                         const float scores_value = scores_row_4_lanes[part];
                         const float scores_value_2 = scores_value - new_max;
                         const float scores_value_3 = sketch::exp(scores_value_2);
                         scores_row_4_lanes[part] = scores_value_3;
-                        block_sum_of_thread = sketch::plus<float>::combine(block_sum_of_thread,
-                            first + part < end ? scores_value_3 : sketch::plus<float>::start);
+                        block_sum_of_thread = sketch::plus<float>::combine(block_sum_of_thread, part
+                            < left ? scores_value_3 : sketch::plus<float>::start);
                     }
-                    sketch::store_lanes(scores_row_4 + first, end - first, scores_row_4_lanes);
-                }
+                    sketch::store_lanes(scores_row_4 + first, left, scores_row_4_lanes);
+                });
                 block_sum = sketch::plus<float>::combine(block_sum,
                     sketch::combined_in_warp<sketch::plus<float>>(block_sum_of_thread));
                 // fma(running_sum, correction, block_sum, running_sum)
@@ -176,16 +175,17 @@ extern "C" __global__ void causal_attention_1(
                 }
                 // mul(y, correction, y)
                 float *const y_row_2 = y + row * D;
-                for (int64_t first = thread % 32 * 4, end = D; first < end; first += 32 * 4) {
-                    auto y_row_2_lanes = sketch::load_lanes<4>(y_row_2 + first, end - first);
+                sketch::over_lanes<4, 4>(thread % 32 * 4, 32 * 4, D, sketch::aligned<4>(y_row_2),
+                    [&](int64_t first, auto left) {
+                    auto y_row_2_lanes = sketch::load_lanes<4>(y_row_2 + first, left);
                     #pragma unroll
                     for (int part = 0; part < 4; ++part) {
                         const float y_value = y_row_2_lanes[part];
                         const float y_value_2 = y_value * correction_exp;
                         y_row_2_lanes[part] = y_value_2;
                     }
-                    sketch::store_lanes(y_row_2 + first, end - first, y_row_2_lanes);
-                }
+                    sketch::store_lanes(y_row_2 + first, left, y_row_2_lanes);
+                });
                 // copy(new_max, running_max)
                 const float running_max_value_2 = new_max;
                 if (thread % 32 == 0) {
@@ -214,17 +214,18 @@ extern "C" __global__ void causal_attention_1(
             const float running_sum_value = running_sum[row];
             const float *const y_row_3 = y + row * D;
             float *const Y_row = Y + ((b * HQ + h) * M + (i * TM + row)) * D;
-            for (int64_t first = thread % 32 * 4, end = D; first < end; first += 32 * 4) {
+            sketch::over_lanes<4, 4>(thread % 32 * 4, 32 * 4, D, sketch::aligned<4>(y_row_3, Y_row),
+                [&, divisor = sketch::divisor(running_sum_value)](int64_t first, auto left) {
                 sketch::lanes<float, 4> Y_row_lanes;
-                const auto y_row_3_lanes = sketch::load_lanes<4>(y_row_3 + first, end - first);
+                const auto y_row_3_lanes = sketch::load_lanes<4>(y_row_3 + first, left);
                 #pragma unroll
                 for (int part = 0; part < 4; ++part) {
                     const float y_value = y_row_3_lanes[part];
-                    const float y_value_2 = y_value / running_sum_value;
+                    const float y_value_2 = y_value / divisor;
                     Y_row_lanes[part] = y_value_2;
                 }
-                sketch::store_lanes(Y_row + first, end - first, Y_row_lanes);
-            }
+                sketch::store_lanes(Y_row + first, left, Y_row_lanes);
+            });
         }
         __syncthreads();
     }

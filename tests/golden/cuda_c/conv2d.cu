@@ -9,9 +9,10 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, floor_mod, ceil_div, max, min, natural, too_large, lanes, at_once,
-// load_lanes, store_lanes, matrix, widened, factors, factors_from, sums_in, product_steps,
-// by_threads, multiply_blocks, multiply_along, allow_shared.
+// The library: floor_div, floor_mod, ceil_div, bits_of, float_of, max, min, natural, too_large,
+// max_of_floats, min_of_floats, lanes, enough, aligned, at_once, load_lanes, load_all_lanes,
+// store_lanes, store_all_lanes, over_lanes, divisor, matrix, widened, factors, factors_from,
+// sums_in, product_steps, by_threads, multiply_blocks, multiply_along, allow_shared.
 
 extern "C" __global__ void conv2d_1(
     const float *__restrict X, const float *__restrict WEIGHT, const float *__restrict BIAS,
@@ -41,15 +42,15 @@ extern "C" __global__ void conv2d_1(
             threads / 32) {
             // y = alloc([TP, TO], init=0.0)
             float *const y_row = y + row * TO;
-            for (int64_t first = thread % 32 * 2, end = std::min<int64_t>(TO, OG - j * TO); first <
-                end; first += 32 * 2) {
+            sketch::over_lanes<2, 4>(thread % 32 * 2, 32 * 2, std::min<int64_t>(TO, OG - j * TO),
+                sketch::aligned<2>(y_row), [&](int64_t first, auto left) {
                 sketch::lanes<float, 2> y_row_lanes;
                 #pragma unroll
                 for (int part = 0; part < 2; ++part) {
                     y_row_lanes[part] = 0.0f;
                 }
-                sketch::store_lanes(y_row + first, end - first, y_row_lanes);
-            }
+                sketch::store_lanes(y_row + first, left, y_row_lanes);
+            });
         }
         // for k0 in range(0, CG*KH*KW, TK):
         for (int64_t k0 = 0; k0 < CG * KH * KW; k0 += TK) {
@@ -113,11 +114,10 @@ extern "C" __global__ void conv2d_1(
                 // add(y, bias, y)
                 float *const y_row_2 = y + row * TO;
                 const float *const BIAS_row = BIAS + (j * TO + g * OG);
-                for (int64_t first = thread % 32 * 2, end = std::min<int64_t>(TO, OG - j * TO);
-                    first < end; first += 32 * 2) {
-                    auto y_row_2_lanes = sketch::load_lanes<2>(y_row_2 + first, end - first);
-                    const auto BIAS_row_lanes = sketch::load_lanes<2>(BIAS_row + first, end -
-                        first);
+                sketch::over_lanes<2, 4>(thread % 32 * 2, 32 * 2, std::min<int64_t>(TO, OG - j *
+                    TO), sketch::aligned<2>(y_row_2, BIAS_row), [&](int64_t first, auto left) {
+                    auto y_row_2_lanes = sketch::load_lanes<2>(y_row_2 + first, left);
+                    const auto BIAS_row_lanes = sketch::load_lanes<2>(BIAS_row + first, left);
                     #pragma unroll
                     for (int part = 0; part < 2; ++part) {
                         const float y_value = y_row_2_lanes[part];
@@ -125,8 +125,8 @@ extern "C" __global__ void conv2d_1(
                         const float y_value_2 = y_value + bias;
                         y_row_2_lanes[part] = y_value_2;
                     }
-                    sketch::store_lanes(y_row_2 + first, end - first, y_row_2_lanes);
-                }
+                    sketch::store_lanes(y_row_2 + first, left, y_row_2_lanes);
+                });
             }
         }
         __syncthreads();

@@ -9,9 +9,10 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, floor_mod, ceil_div, max, min, natural, too_large, lanes, at_once,
-// store_lanes, matrix, widened, factors, factors_from, sums_in, product_steps, by_threads,
-// multiply_blocks, multiply_along, allow_shared.
+// The library: floor_div, floor_mod, ceil_div, bits_of, float_of, max, min, natural, too_large,
+// max_of_floats, min_of_floats, lanes, enough, aligned, at_once, store_lanes, store_all_lanes,
+// over_lanes, divisor, matrix, widened, factors, factors_from, sums_in, product_steps,
+// by_threads, multiply_blocks, multiply_along, allow_shared.
 
 extern "C" __global__ void conv_transpose2d_1(
     const float *__restrict X, const float *__restrict WEIGHT, float *__restrict Y, int64_t N,
@@ -39,15 +40,15 @@ extern "C" __global__ void conv_transpose2d_1(
             threads / 32) {
             // y = alloc([TP, TO], init=0.0)
             float *const y_row = y + row * TO;
-            for (int64_t first = thread % 32 * 2, end = std::min<int64_t>(TO, O - j * TO); first <
-                end; first += 32 * 2) {
+            sketch::over_lanes<2, 4>(thread % 32 * 2, 32 * 2, std::min<int64_t>(TO, O - j * TO),
+                sketch::aligned<2>(y_row), [&](int64_t first, auto left) {
                 sketch::lanes<float, 2> y_row_lanes;
                 #pragma unroll
                 for (int part = 0; part < 2; ++part) {
                     y_row_lanes[part] = 0.0f;
                 }
-                sketch::store_lanes(y_row + first, end - first, y_row_lanes);
-            }
+                sketch::store_lanes(y_row + first, left, y_row_lanes);
+            });
         }
         // for k0 in range(0, C*KH*KW, TK):
         for (int64_t k0 = 0; k0 < C * KH * KW; k0 += TK) {

@@ -9,9 +9,10 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, min, erf, short_erf, gelu, too_large, lanes, at_once,
-// load_lanes, store_lanes, matrix, widened, factors, factors_from, sums_in, product_steps,
-// by_threads, multiply_blocks, multiply_along, allow_shared.
+// The library: floor_div, ceil_div, bits_of, float_of, max, min, erf, short_erf, gelu, too_large,
+// max_of_floats, min_of_floats, lanes, enough, aligned, at_once, load_lanes, load_all_lanes,
+// store_lanes, store_all_lanes, over_lanes, divisor, matrix, widened, factors, factors_from,
+// sums_in, product_steps, by_threads, multiply_blocks, multiply_along, allow_shared.
 
 extern "C" __global__ void matmul_bias_gelu_1(
     const float *__restrict X, const float *__restrict W, const float *__restrict BIAS,
@@ -52,11 +53,11 @@ extern "C" __global__ void matmul_bias_gelu_1(
             const float *const y_row_2 = y + row * TN;
             const float *const BIAS_row = BIAS + j * TN;
             float *const Y_row = Y + ((i * TM + row) * N + j * TN);
-            for (int64_t first = thread % 32 * 4, end = std::min<int64_t>(TN, N - j * TN); first <
-                end; first += 32 * 4) {
+            sketch::over_lanes<4, 4>(thread % 32 * 4, 32 * 4, std::min<int64_t>(TN, N - j * TN),
+                sketch::aligned<4>(y_row_2, BIAS_row, Y_row), [&](int64_t first, auto left) {
                 sketch::lanes<float, 4> Y_row_lanes;
-                const auto y_row_2_lanes = sketch::load_lanes<4>(y_row_2 + first, end - first);
-                const auto BIAS_row_lanes = sketch::load_lanes<4>(BIAS_row + first, end - first);
+                const auto y_row_2_lanes = sketch::load_lanes<4>(y_row_2 + first, left);
+                const auto BIAS_row_lanes = sketch::load_lanes<4>(BIAS_row + first, left);
                 #pragma unroll
                 for (int part = 0; part < 4; ++part) {
                     const float y_value = y_row_2_lanes[part];
@@ -65,8 +66,8 @@ extern "C" __global__ void matmul_bias_gelu_1(
                     const float y_value_3 = sketch::gelu(y_value_2);
                     Y_row_lanes[part] = y_value_3;
                 }
-                sketch::store_lanes(Y_row + first, end - first, Y_row_lanes);
-            }
+                sketch::store_lanes(Y_row + first, left, Y_row_lanes);
+            });
         }
         __syncthreads();
     }

@@ -9,9 +9,10 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, min, exp2, log2, too_large, lanes, at_once, load_lanes,
-// store_lanes, matrix, widened, factors, factors_from, sums_in, product_steps, by_threads,
-// multiply_blocks, multiply_along, layout, allow_shared.
+// The library: floor_div, ceil_div, bits_of, float_of, max, min, exp2, log2, too_large,
+// max_of_floats, min_of_floats, lanes, enough, aligned, at_once, load_lanes, load_all_lanes,
+// store_lanes, store_all_lanes, over_lanes, divisor, matrix, widened, factors, factors_from,
+// sums_in, product_steps, by_threads, multiply_blocks, multiply_along, layout, allow_shared.
 
 extern "C" __global__ void retention_1(
     const float *__restrict Q, const float *__restrict K, const float *__restrict V,
@@ -126,17 +127,18 @@ extern "C" __global__ void retention_1(
                 const float fade_exp2_value = fade_exp2[row];
                 const float *const Q_row = Q + (h * N + (i * T + row)) * D;
                 float *const q_mul_row = q_mul + row * D;
-                for (int64_t first = thread % 32 * 4, end = D; first < end; first += 32 * 4) {
+                sketch::over_lanes<4, 4>(thread % 32 * 4, 32 * 4, D, sketch::aligned<4>(Q_row,
+                    q_mul_row), [&](int64_t first, auto left) {
                     sketch::lanes<float, 4> q_mul_row_lanes;
-                    const auto Q_row_lanes = sketch::load_lanes<4>(Q_row + first, end - first);
+                    const auto Q_row_lanes = sketch::load_lanes<4>(Q_row + first, left);
                     #pragma unroll
                     for (int part = 0; part < 4; ++part) {
                         const float q = Q_row_lanes[part];
                         const float q_mul_value = q * fade_exp2_value;
                         q_mul_row_lanes[part] = q_mul_value;
                     }
-                    sketch::store_lanes(q_mul_row + first, end - first, q_mul_row_lanes);
-                }
+                    sketch::store_lanes(q_mul_row + first, left, q_mul_row_lanes);
+                });
             }
             // load(V[h, i*T:(i+1)*T, j*TD:(j+1)*TD] -> v)
             // matmul(scores, v, y, precision="tf32x3")
@@ -180,17 +182,18 @@ extern "C" __global__ void retention_1(
                 const float fade_exp2_2_value = fade_exp2_2[row];
                 const float *const K_row = K + (h * N + (i * T + row)) * D;
                 float *const k_mul_row = k_mul + row * D;
-                for (int64_t first = thread % 32 * 4, end = D; first < end; first += 32 * 4) {
+                sketch::over_lanes<4, 4>(thread % 32 * 4, 32 * 4, D, sketch::aligned<4>(K_row,
+                    k_mul_row), [&](int64_t first, auto left) {
                     sketch::lanes<float, 4> k_mul_row_lanes;
-                    const auto K_row_lanes = sketch::load_lanes<4>(K_row + first, end - first);
+                    const auto K_row_lanes = sketch::load_lanes<4>(K_row + first, left);
                     #pragma unroll
                     for (int part = 0; part < 4; ++part) {
                         const float k = K_row_lanes[part];
                         const float k_mul_value = k * fade_exp2_2_value;
                         k_mul_row_lanes[part] = k_mul_value;
                     }
-                    sketch::store_lanes(k_mul_row + first, end - first, k_mul_row_lanes);
-                }
+                    sketch::store_lanes(k_mul_row + first, left, k_mul_row_lanes);
+                });
             }
             // load(V[h, i*T:(i+1)*T, j*TD:(j+1)*TD] -> v)
             // matmul(k, v, block, trans_a=True, precision="tf32x3")

@@ -9,9 +9,10 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, min, too_large, lanes, at_once, store_lanes, matrix,
-// widened, added, factors, factors_from, sums_in, product_steps, by_threads, multiply_blocks,
-// multiply_along, layout, arena, allow_shared, filled, fill.
+// The library: floor_div, ceil_div, bits_of, float_of, max, min, too_large, max_of_floats,
+// min_of_floats, lanes, enough, aligned, at_once, store_lanes, store_all_lanes, over_lanes,
+// divisor, matrix, widened, added, factors, factors_from, sums_in, product_steps, by_threads,
+// multiply_blocks, multiply_along, layout, arena, allow_shared, filled, fill.
 
 extern "C" __global__ void triangular_matmul_1(
     const float *__restrict A, const float *__restrict B, float *__restrict C, int64_t N,
@@ -36,14 +37,15 @@ extern "C" __global__ void triangular_matmul_1(
             for (int64_t row = thread / 32; row < T; row += threads / 32) {
                 // c = alloc([T, T], init=0.0)
                 float *const c_row = c + row * T;
-                for (int64_t first = thread % 32 * 4, end = T; first < end; first += 32 * 4) {
+                sketch::over_lanes<4, 4>(thread % 32 * 4, 32 * 4, T, sketch::aligned<4>(c_row),
+                    [&](int64_t first, auto left) {
                     sketch::lanes<float, 4> c_row_lanes;
                     #pragma unroll
                     for (int part = 0; part < 4; ++part) {
                         c_row_lanes[part] = 0.0f;
                     }
-                    sketch::store_lanes(c_row + first, end - first, c_row_lanes);
-                }
+                    sketch::store_lanes(c_row + first, left, c_row_lanes);
+                });
             }
             // for b in range(j, i + 1):
             for (int64_t b = j; b < i + 1; ++b) {
