@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,17 @@ from sketchc.runtime.cases.sizes import (
     refusal,
     tensor_shapes,
 )
-from sketchc.runtime.toolchains.base import Arrays, Params, Sizes, Tensors, ToolchainError
+from sketchc.runtime.sandbox.worker import WorkerResult
+from sketchc.runtime.toolchains.base import (
+    Arrays,
+    Params,
+    Sizes,
+    Tensors,
+    ToolchainError,
+    last_lines,
+    place,
+    reply_of,
+)
 
 Reply = tuple[Mapping[str, Any], Arrays]
 #: (part of the request, arrays, timeout in seconds) -> reply and arrays. Raises `ToolchainError`.
@@ -37,6 +47,34 @@ _MOST_STOPS = 10_000
 #: Sizes that example launches try for all symbols together, then for each on its own.
 _SIZES = (256, 64, 48, 16, 8, 4, 2, 1, 1024)
 _LARGEST_EXAMPLE = 1 << 24  # elements of one tensor
+
+
+def placed(kernel: Kernel, folder: Path) -> Path:
+    """Write the source of a kernel into `folder`; returns the file."""
+    return place(kernel, folder, f"{kernel.name}.{kernel.target}.py")
+
+
+def built_folder(folder: Path) -> Path:
+    """The subfolder, made if missing, that only the compiler writes to."""
+    built = folder / "built"
+    built.mkdir(parents=True, exist_ok=True)
+    return built
+
+
+def wrapper_reply(
+    result: WorkerResult, stage: str, timeout: float, compiler_errors: Collection[str]
+) -> dict[str, Any]:
+    """The reply of a worker that compiles for a wrapper or calls it. Raises `ToolchainError` where
+    there is none, or for a failure reply: at `stage`, or "compile" for exceptions of the types
+    `compiler_errors`."""
+    log = last_lines(result)
+    kind, _, message = result.error.partition(": ")
+    if kind in ("WrapperError", "LaunchError"):
+        if kind == "WrapperError":
+            message = message.removeprefix("LaunchError: ")
+        raise ToolchainError("launch", message, log, result.kinds)
+    # Where a compiler or a kernel crashes, the source that it was given is held responsible.
+    return reply_of(result, timeout, log, "compile" if kind in compiler_errors else stage)
 
 
 def call_request(kernel: Kernel, source: Path, symbols: Sizes, params: Params) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
 from sketchc.lowering.hardware import load_hardware
 from sketchc.lowering.kernel import Kernel
@@ -20,7 +19,6 @@ from sketchc.runtime.sandbox.worker import (
     Limits,
     PersistentWorker,
     Worker,
-    WorkerResult,
     run_worker,
 )
 from sketchc.runtime.toolchains.base import (
@@ -36,12 +34,15 @@ from sketchc.runtime.toolchains.base import (
     ToolchainError,
     ToolchainStatus,
     check_python,
-    last_lines,
-    place,
-    reply_of,
 )
 from sketchc.runtime.toolchains.cuda_driver import nvidia_gpu
-from sketchc.runtime.toolchains.launching import call_request, example_values
+from sketchc.runtime.toolchains.launching import (
+    built_folder,
+    call_request,
+    example_values,
+    placed,
+    wrapper_reply,
+)
 from sketchc.runtime.toolchains.nvcc import find_nvcc, install_nvcc, nvcc_version
 
 #: Stages of a `ToolchainError`.
@@ -63,6 +64,7 @@ _IMPORTED_BESIDE_GPU = ("torch",)
 #: Bytes of address space of the compiler and of runs; bytes of one file of the compiler's.
 MEMORY_BYTES = 32 << 30
 _COMPILER_FILE_BYTES = 1 << 30
+_COMPILER_ERRORS = frozenset({"CompilationError"})
 
 
 class TileLangCuda(Toolchain):
@@ -125,7 +127,7 @@ class TileLangCuda(Toolchain):
         self._require_packages()
         check_python(kernel.source)
         source = placed(kernel, folder)
-        built = _built(folder)
+        built = built_folder(folder)
         symbols, params = example_values(kernel.sketch)
         own = str(load_hardware(kernel.hardware).facts["chip"])
         own = f"{own}a" if own in ("sm_90", "sm_100") else own
@@ -146,7 +148,7 @@ class TileLangCuda(Toolchain):
             memory_bytes=MEMORY_BYTES,
             file_bytes=_COMPILER_FILE_BYTES,
         )
-        reply = _reply(result, COMPILE, timeout)
+        reply = wrapper_reply(result, COMPILE, timeout, _COMPILER_ERRORS)
         return Artefact(kernel, folder, details={"kernels": reply["kernels"]})
 
     def open(self, artefact: Artefact) -> Session:
@@ -167,7 +169,7 @@ class TileLangSession(Session):
     def __init__(self, artefact: Artefact, gpu: bool) -> None:
         self._artefact, self._gpu = artefact, gpu
         self._source = placed(artefact.kernel, artefact.folder)
-        self._built = _built(artefact.folder)
+        self._built = built_folder(artefact.folder)
         self._worker = PersistentWorker(f"{_WORKER}:run_kernel", self._make)
         self.workers = (self._worker,)
 
@@ -181,7 +183,7 @@ class TileLangSession(Session):
             "folder": str(self._built),
         }
         result = self._worker.call(request, tensors, timeout)
-        _reply(result, LAUNCH, timeout)
+        wrapper_reply(result, LAUNCH, timeout, _COMPILER_ERRORS)
         return dict(result.arrays)
 
     def _make(self, tensor_bytes: int, file_bytes: int) -> Worker:
@@ -197,11 +199,6 @@ class TileLangSession(Session):
         )
 
 
-def placed(kernel: Kernel, folder: Path) -> Path:
-    """Write the source of a kernel into `folder`; returns the file."""
-    return place(kernel, folder, f"{kernel.name}.{kernel.target}.py")
-
-
 def _environment(built: Path) -> dict[str, str]:
     """The variables of a worker; TileLang keeps its files in the folder `built`."""
     nvcc = find_nvcc() or "nvcc"
@@ -213,24 +210,6 @@ def _environment(built: Path) -> dict[str, str]:
         "NVCC": nvcc,
         **home,
     }
-
-
-def _built(folder: Path) -> Path:
-    """The subfolder, made if missing, that only the compiler writes to."""
-    built = folder / "built"
-    built.mkdir(parents=True, exist_ok=True)
-    return built
-
-
-def _reply(result: WorkerResult, stage: str, timeout: float) -> dict[str, Any]:
-    """The worker's reply. Raises `ToolchainError` where there is none, or for a failure reply."""
-    log = last_lines(result)
-    kind, _, message = result.error.partition(": ")
-    if kind in ("WrapperError", "LaunchError"):
-        if kind == "WrapperError":
-            message = message.removeprefix("LaunchError: ")
-        raise ToolchainError(LAUNCH, message, log, result.kinds)
-    return reply_of(result, timeout, log, COMPILE if kind == "CompilationError" else stage)
 
 
 TOOLCHAIN = TileLangCuda()

@@ -9,7 +9,7 @@ import logging
 import os
 import re
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
@@ -18,13 +18,12 @@ from typing import Any
 import torch
 
 from sketchc.base.types import DType
-from sketchc.runtime.guards import wrapper_guard
 from sketchc.runtime.guards.host_limit import HOST_SECONDS, HostTimeoutError, host_limit
-from sketchc.runtime.guards.placement import placement
 from sketchc.runtime.process.messages import Arrays, failure
 from sketchc.runtime.sandbox.confine import import_file
+from sketchc.runtime.toolchains.guarded_call import entry_of, guarded_call, watch_of
 from sketchc.runtime.toolchains.tilelang_cuda import execution
-from sketchc.runtime.toolchains.tracer import bound_call, names_of, require_entry
+from sketchc.runtime.toolchains.tracer import bound_call
 
 _NAME = "generated_kernel"
 #: Files that this process has imported, for all runs that it serves.
@@ -49,11 +48,6 @@ def prepare() -> None:
     logging.getLogger("tilelang").setLevel(logging.CRITICAL + 1)
 
 
-def entry_of(module: ModuleType, request: Mapping[str, Any]) -> Callable[..., Any]:
-    """The wrapper of `module` that `request` names. Raises `MissingEntryError`."""
-    return require_entry(getattr(module, request["entry"], None), request["entry"])
-
-
 # ---------------------------------------------------------------- run
 
 
@@ -63,43 +57,13 @@ def run_kernel(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any],
     The reply is {"device"}, or {"failure": {"stage", "message"}}. On the CPU, kernels run under the
     stand-in (see `execution`). With `request["foreign"]` the wrapper is watched.
     """
-    from sketchc.runtime.guards import torch_state
-
     prepare()
-    device = "cuda" if request["gpu"] else "cpu"
     if not request["gpu"]:
         execution.pretend((9, 0))
-    watch = wrapper_guard.Watch() if request.get("foreign") else None
-    if watch is not None:
-        watch.theirs = (request["source"],)
-    before = None if watch is None else torch_state.first_state()
-    placed = {name: placement(array, device) for name, array in arrays.items()}
-    tensors = {name: buffer.tensor for name, buffer in placed.items()}
+    watch = watch_of(request)
     execution.WATCHES[:] = [watch] if watch is not None else []
-    try:
-        with wrapper_guard.watched(watch):
-            returned = bound_call(entry_of(_loaded(request), request), request, tensors)()
-            if request["gpu"]:
-                torch.cuda.synchronize()
-    except Exception:
-        if watch is not None and watch.refused:
-            return failure("policy", watch.verdict(0)), {}
-        raise
-    if before is not None and (changes := before.changes()):
-        return failure("policy", "; ".join(changes)), {}
-    try:
-        outputs = wrapper_guard.named_outputs(names_of(request, "out", "inout"), returned)
-        found = {name: wrapper_guard.to_numpy(name, value) for name, value in outputs.items()}
-    except wrapper_guard.WrongOutputsError as error:
-        return failure("wrong_shape", str(error)), {}
-    elements = sum(array.size for array in found.values())
-    if watch is not None and (against := watch.verdict(elements)):
-        return failure("policy", against), {}
-    read = names_of(request, "in")
-    for name, buffer in placed.items():
-        if stray := buffer.stray(name, unchanged=name in read):
-            return failure("illegal_access", stray), {}
-    return {"device": device}, found
+    device = "cuda" if request["gpu"] else "cpu"
+    return guarded_call(request, arrays, device, watch, lambda: _loaded(request))
 
 
 def _loaded(request: Mapping[str, Any]) -> ModuleType:

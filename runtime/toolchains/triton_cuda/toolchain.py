@@ -18,7 +18,6 @@ from sketchc.runtime.sandbox.worker import (
     Limits,
     PersistentWorker,
     Worker,
-    WorkerResult,
     run_worker,
 )
 from sketchc.runtime.toolchains.base import (
@@ -35,19 +34,19 @@ from sketchc.runtime.toolchains.base import (
     ToolchainError,
     ToolchainStatus,
     check_python,
-    last_lines,
-    place,
-    reply_of,
 )
 from sketchc.runtime.toolchains.cuda_driver import nvidia_gpu
 from sketchc.runtime.toolchains.launching import (
     Call,
     Reply,
+    built_folder,
     call_request,
     complete,
     example_values,
+    placed,
     run_launches,
     workspace_bytes,
+    wrapper_reply,
 )
 
 #: Stages of a `ToolchainError`.
@@ -129,7 +128,7 @@ class TritonCuda(Toolchain):
         self._require_packages()
         check_python(kernel.source)
         source = placed(kernel, folder)
-        built = _built(folder)
+        built = built_folder(folder)
         symbols, params = example_values(kernel.sketch)
         facts = load_hardware(kernel.hardware).facts
         own = int(facts["chip"].removeprefix("sm_"))
@@ -152,7 +151,7 @@ class TritonCuda(Toolchain):
             memory_bytes=MEMORY_BYTES,
             file_bytes=_COMPILER_FILE_BYTES,
         )
-        reply = _reply(result, COMPILE, timeout)
+        reply = wrapper_reply(result, COMPILE, timeout, _COMPILER_ERRORS)
         return Artefact(kernel, folder, details={"kernels": reply["kernels"]})
 
     def open(self, artefact: Artefact) -> Session:
@@ -187,7 +186,7 @@ class TritonSession(Session):
         """See `base.Toolchain.run`."""
         request = call_request(self._artefact.kernel, self._source, symbols, params)
         result = self._worker.call(request, tensors, timeout)
-        _reply(result, LAUNCH, timeout)
+        wrapper_reply(result, LAUNCH, timeout, _COMPILER_ERRORS)
         return dict(result.arrays)
 
     def _interpreting(self, tensor_bytes: int, file_bytes: int) -> Worker:
@@ -201,7 +200,8 @@ class TritonSession(Session):
     def _on_the_gpu(self, tensor_bytes: int, file_bytes: int) -> Worker:
         """A worker that runs the wrapper on the GPU. Its address space has no bound: the driver
         reserves some for all of the GPU's memory."""
-        built = _built(self._artefact.folder)  # Triton's cache: kernels compile once for all runs
+        # Triton's cache: kernels compile once for all runs.
+        built = built_folder(self._artefact.folder)
         return Worker(
             # An original that is its own task has Triton interpret in the command's process.
             environment={"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(built / "cache")},
@@ -224,7 +224,7 @@ class LaunchedSession(Session):
     ) -> None:
         self._artefact = artefact
         self._source = placed(artefact.kernel, artefact.folder)
-        self._built = _built(artefact.folder)
+        self._built = built_folder(artefact.folder)
         self._tracer = PersistentWorker(_TRACE, self._tracing)
         self._launcher = PersistentWorker(_LAUNCH, self._launching)
         self.workers = (self._tracer, self._launcher)
@@ -249,7 +249,7 @@ class LaunchedSession(Session):
 
         def trace(more: Mapping[str, Any], arrays: Arrays, left: float) -> Reply:
             result = self._tracer.call({**request, **more}, arrays, left)
-            return _reply(result, LAUNCH, timeout), dict(result.arrays)
+            return wrapper_reply(result, LAUNCH, timeout, _COMPILER_ERRORS), dict(result.arrays)
 
         workspaces = workspace_bytes(sketch, symbols, params)
         if workspaces > self._workspaces:
@@ -261,7 +261,7 @@ class LaunchedSession(Session):
     def _on_the_gpu(self, asked: Mapping[str, Any], arrays: Arrays, left: float) -> Reply:
         result = self._launcher.call(asked, arrays, left)
         try:
-            return _reply(result, LAUNCH, round(left)), dict(result.arrays)
+            return wrapper_reply(result, LAUNCH, round(left), _COMPILER_ERRORS), dict(result.arrays)
         except ToolchainError:
             self._launcher.close()  # its CUDA context is unusable after an error
             raise
@@ -285,30 +285,6 @@ class LaunchedSession(Session):
         """A worker that launches cubins. Its address space has no bound: the driver reserves some
         for all of the GPU's memory."""
         return Worker(preload=(_LAUNCH.partition(":")[0],), readable=[self._built])
-
-
-def placed(kernel: Kernel, folder: Path) -> Path:
-    """Write the source of a kernel into `folder`; returns the file."""
-    return place(kernel, folder, f"{kernel.name}.{kernel.target}.py")
-
-
-def _built(folder: Path) -> Path:
-    """The subfolder, made if missing, that only the compiler writes to."""
-    built = folder / "built"
-    built.mkdir(parents=True, exist_ok=True)
-    return built
-
-
-def _reply(result: WorkerResult, stage: str, timeout: float) -> dict[str, Any]:
-    """The worker's reply. Raises `ToolchainError` where there is none, or for a failure reply."""
-    log = last_lines(result)
-    kind, _, message = result.error.partition(": ")
-    if kind in ("WrapperError", "LaunchError"):
-        if kind == "WrapperError":
-            message = message.removeprefix("LaunchError: ")
-        raise ToolchainError(LAUNCH, message, log, result.kinds)
-    # Where a compiler or a kernel crashes, the source that it was given is held responsible.
-    return reply_of(result, timeout, log, COMPILE if kind in _COMPILER_ERRORS else stage)
 
 
 TOOLCHAIN = TritonCuda()

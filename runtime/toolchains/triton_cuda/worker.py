@@ -19,12 +19,12 @@ import attrs
 import torch
 
 from sketchc.base.types import DType
-from sketchc.runtime.guards import wrapper_guard
 from sketchc.runtime.guards.host_limit import HOST_SECONDS, HostTimeoutError, host_limit
-from sketchc.runtime.guards.placement import placement, tensor_of
+from sketchc.runtime.guards.placement import tensor_of
 from sketchc.runtime.process.messages import Arrays, failure
 from sketchc.runtime.sandbox.confine import import_file
-from sketchc.runtime.toolchains.tracer import Tracer, bound_call, names_of, require_entry, states_of
+from sketchc.runtime.toolchains.guarded_call import entry_of, guarded_call, watch_of
+from sketchc.runtime.toolchains.tracer import Tracer, bound_call, names_of, states_of
 
 #: Compile options that a launch may have besides the kernel's arguments.
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion")
@@ -176,50 +176,17 @@ def run_kernel(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any],
     The reply is {"device"}, or {"failure": {"stage", "message"}}. With `request["foreign"]` the
     wrapper is watched (`wrapper_guard`).
     """
-    from sketchc.runtime.guards import torch_state
     from sketchc.runtime.toolchains.triton_cuda import interpreter
 
     gpu = torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1"
     if not gpu:
         os.environ["TRITON_INTERPRET"] = "1"
         interpreter.mend()
-    watch = wrapper_guard.Watch() if request.get("foreign") else None
+    watch = watch_of(request)
     if watch is not None:
         _count_launches(watch)  # replaces the watch of the previous call
-        watch.theirs = (request["source"],)
-    before = None if watch is None else torch_state.first_state()
     device = "cuda" if gpu else "cpu"
-    placed = {name: placement(array, device) for name, array in arrays.items()}
-    tensors = {name: buffer.tensor for name, buffer in placed.items()}
-    try:
-        with wrapper_guard.watched(watch):
-            returned = bound_call(entry_of(loaded(request["source"]), request), request, tensors)()
-            if gpu:
-                torch.cuda.synchronize()
-    except Exception:
-        if watch is not None and watch.refused:
-            return failure("policy", watch.verdict(0)), {}
-        raise
-    if before is not None and (changes := before.changes()):
-        return failure("policy", "; ".join(changes)), {}
-    try:
-        outputs = wrapper_guard.named_outputs(names_of(request, "out", "inout"), returned)
-        found = {name: wrapper_guard.to_numpy(name, value) for name, value in outputs.items()}
-    except wrapper_guard.WrongOutputsError as error:
-        return failure("wrong_shape", str(error)), {}
-    elements = sum(array.size for array in found.values())
-    if watch is not None and (against := watch.verdict(elements)):
-        return failure("policy", against), {}
-    read = names_of(request, "in")
-    for name, buffer in placed.items():
-        if stray := buffer.stray(name, unchanged=name in read):
-            return failure("illegal_access", stray), {}
-    return {"device": device}, found
-
-
-def entry_of(module: ModuleType, request: Mapping[str, Any]) -> Callable[..., Any]:
-    """The wrapper of `module` that `request` names. Raises `MissingEntryError`."""
-    return require_entry(getattr(module, request["entry"], None), request["entry"])
+    return guarded_call(request, arrays, device, watch, lambda: loaded(request["source"]))
 
 
 def _count_launches(watch: Any) -> None:
