@@ -28,9 +28,10 @@ help:
 demo: environment ascend
 	$(BIN)/sketchc demo
 
+# Short tests at the end: until the last one is done, all workers have some.
 test: $(DONE)/dev toolchains
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -rs \
-	    tests/unit tests/golden tests/e2e $(PYTEST_ARGS)
+	    tests/e2e tests/golden tests/unit $(PYTEST_ARGS)
 
 # All cases of the sweeps, of which `test` takes a part (tests/sweeps.py).
 test-all:

@@ -6,7 +6,8 @@ that one part tries on one target is tried on another one in the next. What is s
 is in one of the parts. `SKETCHC_SWEEPS` says which part (the first by default), or `all`.
 
 Where each kernel takes seconds to compile, all end-to-end cases of a target are dealt out, marked
-or not, to as many parts as `SLOW` says.
+or not, to as many parts as `SLOW` says; and a mark may say its own number, `sweep(12)`, where each
+case takes much of a minute.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import pytest
 
 PARTS, CROSSED = 6, 3
 #: The targets whose kernels take seconds to compile, each with its number of parts.
-SLOW = {"tilelang_cuda": 24}
+SLOW = {"tilelang_cuda": 24, "cuda_c": 12}
 MARK = "sweep"
 #: In the environment: the part of each sweep that is taken, or `all`.
 CHOICE = "SKETCHC_SWEEPS"
@@ -39,13 +40,20 @@ def dealt(items: Sequence[pytest.Item], choice: str) -> tuple[list[pytest.Item],
     taken: list[pytest.Item] = []
     left: list[pytest.Item] = []
     for item in items:
-        swept = item.get_closest_marker(MARK) is not None or _slow_parts(item) > 0
+        swept = item.get_closest_marker(MARK) is not None or _own_parts(item) > 0
         (left if swept and not _is_dealt(item, int(choice)) else taken).append(item)
     return taken, left
 
 
+def _own_parts(item: Any) -> int:
+    """To how many parts a test's cases are dealt out: the most that its mark or a target of theirs
+    says; 0 for as many as others'."""
+    mark = item.get_closest_marker(MARK)
+    said = mark.args[0] if mark is not None and mark.args else 0
+    return max(said, _slow_parts(item))
+
+
 def _slow_parts(item: Any) -> int:
-    """To how many parts the cases of a test's target are dealt out; 0 for as many as others'."""
     given = item.callspec.params.values() if hasattr(item, "callspec") else ()
     named = (SLOW.get(value, 0) for value in given if isinstance(value, str))
     return max(named, default=0) if item.nodeid.startswith("tests/e2e/") else 0
@@ -53,9 +61,9 @@ def _slow_parts(item: Any) -> int:
 
 def _is_dealt(item: Any, part: int) -> bool:
     """Whether a case is in this part."""
-    slow = _slow_parts(item)
-    if slow or not hasattr(item, "callspec"):
-        return (zlib.crc32(item.nodeid.encode()) - part) % (slow or PARTS) == 0
+    own = _own_parts(item)
+    if own or not hasattr(item, "callspec"):
+        return (zlib.crc32(item.nodeid.encode()) - part) % (own or PARTS) == 0
     lists = [mark.args[0] for mark in item.iter_markers("parametrize")]
     firsts = (
         names.split(",")[0].strip() if isinstance(names, str) else names[0] for names in lists

@@ -32,6 +32,7 @@ def get_init_inputs():
 """
 
 
+@pytest.mark.sweep
 def test_names_of_arguments_are_copied_and_decide_nothing(tmp_path: Path) -> None:
     path, folder = tmp_path / "named.py", tmp_path / "out"
     path.write_text(TASK)

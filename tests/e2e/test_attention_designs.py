@@ -167,6 +167,7 @@ def test_scores_that_others_read_or_that_take_long_are_computed_once(
     assert any({queries, keys} <= {*t.extents} for t in kept), text
 
 
+@pytest.mark.sweep
 def test_gen_makes_a_kernel_of_heads_that_share_keys(tmp_path: Path) -> None:
     """In half floats the products have half operands; a head's columns are part of a row."""
     require("triton_cuda")

@@ -429,6 +429,9 @@ TASKS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
 }
 #: What the sizes of the symbols are: at and around tiles of 8, primes, and 1.
 SIZES = (1, 7, 8, 9, 13)
+#: Those of images and channels where there are four symbols: one loop goes over the rows of both,
+#: whose number is on both sides of a tile, too.
+FEW = (1, 2, 3, 4, 6)
 
 
 def written(folder: Path, name: str) -> Path:
@@ -460,7 +463,11 @@ def small_tiles(text: str) -> dict[str, int]:
 
 def sizes_of(sketch: ir.Sketch, turn: int) -> dict[str, int]:
     """Each symbol's size, another one in each turn; what has to be a multiple stays small."""
-    return {s.name: SIZES[(turn + n) % len(SIZES)] for n, s in enumerate(sketch.symbols)}
+    few = 2 if len(sketch.symbols) > 3 else 0
+    return {
+        s.name: (FEW if n < few else SIZES)[(turn + n) % len(SIZES)]
+        for n, s in enumerate(sketch.symbols)
+    }
 
 
 def arrays(sketch: ir.Sketch, sizes: Mapping[str, int]) -> dict[str, np.ndarray]:

@@ -32,7 +32,7 @@ def lowered(text: str, constants: dict[str, int], hardware: str = "h200") -> Ker
     return load_target("cuda_c").emit(plan)
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep(24)
 @pytest.mark.parametrize("name", NAMES)
 def test_an_example_equals_the_interpreter(name: str, tmp_path: Path) -> None:
     kernel = lowered(example(name), TILES.get(name, {}))
@@ -264,12 +264,14 @@ PRODUCT_FAULTS = {
 }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", list(FAULTS))
 def test_an_injected_fault_is_found(name: str, tmp_path: Path) -> None:
     """In one of a few launches, whose threads run in another order each."""
     check_fault(SKETCH, {"M": 3}, *FAULTS[name], tmp_path)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", list(PRODUCT_FAULTS))
 def test_an_injected_fault_in_a_product_is_found(name: str, tmp_path: Path) -> None:
     check_fault(PRODUCT, {"M": 35, "N": 40, "K": 200}, *PRODUCT_FAULTS[name], tmp_path)

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 NPU = "triton_ascend"
 
 
-@pytest.mark.parametrize("installed", [True, False])
+@pytest.mark.parametrize("installed", [True, pytest.param(False, marks=pytest.mark.sweep)])
 def test_the_demo(installed: bool, tmp_path: Path) -> None:
     require("cpp")
     environment, command = dict(os.environ), [sys.executable, "-m", "sketchc.cli.main", "demo"]

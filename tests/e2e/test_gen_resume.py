@@ -99,7 +99,7 @@ def _whole_run(folder: Path) -> Whole:
     return Whole(seconds, _results(out), ledger)
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep(12)
 @pytest.mark.parametrize("number", range(CASES))
 def test_a_run_that_is_killed_again_and_again_goes_on(
     number: int, whole_run: Whole, tmp_path: Path

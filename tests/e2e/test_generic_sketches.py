@@ -196,6 +196,7 @@ def agrees(function) -> None:
                 torch.testing.assert_close(out, wanted, rtol=0, atol=0)
 
 
+@pytest.mark.sweep
 def test_one_module_serves_all_types(path, tmp_path, monkeypatch):
     require("cpp")
     folder = tmp_path / "module"

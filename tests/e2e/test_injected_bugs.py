@@ -61,7 +61,7 @@ def test_there_are_at_least_fifteen_bugs():
     assert len(BUGS) >= 15
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep(12)
 @pytest.mark.parametrize("bug", BUGS)
 def test_the_bug_is_found(bug, tmp_path: Path):
     require("cpp")

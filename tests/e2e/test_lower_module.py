@@ -215,6 +215,7 @@ print("equal")
 """
 
 
+@pytest.mark.sweep
 def test_ascend_is_traced(tmp_path: Path) -> None:
     """Nothing of Ascend's is here: shapes need nothing of it."""
     require("triton_cuda")  # whose package has the names that the kernel's file imports

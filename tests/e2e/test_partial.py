@@ -58,6 +58,7 @@ for wrong in ([torch.randn(8, 20), given[1]], [given[0].double(), given[1]]):
 """
 
 
+@pytest.mark.sweep
 def test_parts_are_kernels_and_pytorch_computes_the_rest(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -130,6 +130,7 @@ def test_rows_of_many_terms_are_added_up_as_exactly_as_by_pytorch() -> None:
     torch.testing.assert_close(norm(x), exact, rtol=2e-6, atol=0.0)
 
 
+@pytest.mark.sweep
 def test_columns_of_many_terms_are_added_up_as_exactly_as_by_pytorch() -> None:
     """Terms of a column are added one after the other; a mean that is asked for is not that of
     differences to a first term which is much larger."""

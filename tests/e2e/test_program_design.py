@@ -143,6 +143,7 @@ def test_a_program_of_a_task_is_its_sketch_in_fewer_lines(task: Path) -> None:
             np.testing.assert_allclose(found[name], array, rtol=rtol, atol=atol, equal_nan=True)
 
 
+@pytest.mark.sweep(6)
 @pytest.mark.parametrize("task", ["perceptron"], indirect=True)
 def test_gen_makes_the_kernel_of_the_program(
     task: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -162,6 +163,7 @@ def test_gen_makes_the_kernel_of_the_program(
     assert run(shown) == 0, capsys.readouterr()
 
 
+@pytest.mark.sweep
 def test_where_the_program_does_not_hold_the_sketch_is_tried(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -220,6 +220,7 @@ print("done")
 """
 
 
+@pytest.mark.sweep
 def test_what_has_no_kernel_says_why(tmp_path: Path) -> None:
     require("cpp")
     assert ran(REFUSED, tmp_path) == "done\n"

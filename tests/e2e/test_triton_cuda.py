@@ -152,7 +152,7 @@ SPILLING = frozenset({"causal_attention", "conv2d", "conv_transpose2d", "triangu
 LOCAL_MEMORY = frozenset({"great_circle"})
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep(12)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_example_compiles(name: str, cubins: dict[str, list[dict[str, Any]]]) -> None:
     built = cubins[name]

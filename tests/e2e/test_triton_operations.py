@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import tile_operations
+from sweeps import taken_by
 from triton_cases import Array, Case, assert_close, dtype_of, lower, make_case, mixed, run_cases
 
 from sketchc.base.types import DType
@@ -300,8 +301,11 @@ def lane_cases(name: str, sizes: Sequence[dict[str, int]] = tile_operations.SIZE
 
 
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Case, object]]:
-    """All cases by name, run in one worker."""
+def outcomes(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, tuple[Case, object]]:
+    """The cases that this run takes, by name, run in one worker."""
+    taken = taken_by(request, test_operations_match_the_interpreter, "name")
     cases = {dtype: float_case(dtype) for dtype in FLOATS}
     cases |= {dtype: integer_case(dtype) for dtype in INTEGERS}
     cases["cast"] = cast_case()
@@ -310,6 +314,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Case, 
     cases |= {name: tiny_case(name.removeprefix("tiny-")) for name in TINY}
     cases |= {name: conversion_case(name.removeprefix("from-")) for name in CONVERSIONS}
     cases |= {name: product_case(name) for name in PRODUCTS}
+    cases = {name: case for name, case in cases.items() if name in taken}
     results = run_cases(list(cases.values()), Path(tmp_path_factory.mktemp("operations")))
     return {name: (case, r) for (name, case), r in zip(cases.items(), results, strict=True)}
 
@@ -331,6 +336,7 @@ def differences(case: Case, result: dict[str, Array], name: str) -> str:
     return "\n".join(wrong)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     "name", [*FLOATS, *INTEGERS, "cast", "exact", *POWERS, *TINY, *CONVERSIONS, *PRODUCTS]
 )
@@ -343,8 +349,11 @@ def test_operations_match_the_interpreter(
 
 
 @pytest.fixture(scope="module")
-def lane_outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[Case, object]]]:
-    cases = {name: lane_cases(name) for name in LANES}
+def lane_outcomes(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, list[tuple[Case, object]]]:
+    names = sorted(taken_by(request, test_lane_operations_match_the_interpreter, "name"))
+    cases = {name: lane_cases(name) for name in names}
     every = [case for group in cases.values() for case in group]
     results = iter(run_cases(every, Path(tmp_path_factory.mktemp("lanes"))))
     return {name: [(case, next(results)) for case in group] for name, group in cases.items()}

@@ -91,6 +91,7 @@ def _kernel(plan: Plan) -> str:
     return load_target("triton_cuda").emit(plan).source.replace(plan.hardware.name, "CHIP")
 
 
+@pytest.mark.sweep
 def test_another_chip_gets_another_kernel() -> None:
     """At least twenty examples have three kernels for three chips, and the plan of each says what
     was picked for its chip."""
