@@ -7,7 +7,8 @@ is in one of the parts. `SKETCHC_SWEEPS` says which part (the first by default),
 
 Where each kernel takes seconds to compile, all end-to-end cases of a target are dealt out, marked
 or not, to as many parts as `SLOW` says; and a mark may say its own number, `sweep(12)`, where each
-case takes much of a minute.
+case takes much of a minute. Tests that need the same costly fixture are in the same part where
+their marks say so, `sweep(3, together="lists")`: a run makes it for all of them, or not at all.
 """
 
 from __future__ import annotations
@@ -61,9 +62,10 @@ def _slow_parts(item: Any) -> int:
 
 def _is_dealt(item: Any, part: int) -> bool:
     """Whether a case is in this part."""
-    own = _own_parts(item)
+    own, mark = _own_parts(item), item.get_closest_marker(MARK)
     if own or not hasattr(item, "callspec"):
-        return (zlib.crc32(item.nodeid.encode()) - part) % (own or PARTS) == 0
+        dealt_as = mark.kwargs.get("together", item.nodeid) if mark is not None else item.nodeid
+        return (zlib.crc32(dealt_as.encode()) - part) % (own or PARTS) == 0
     lists = [mark.args[0] for mark in item.iter_markers("parametrize")]
     firsts = (
         names.split(",")[0].strip() if isinstance(names, str) else names[0] for names in lists

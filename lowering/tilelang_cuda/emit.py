@@ -77,15 +77,15 @@ class TileLangWrapper(Wrapper):
             return  # a phase that stores nothing
         planned = next(each for each in self.plan.phases if each.index == phase)
         self.lines.append("")
+        for tensor, nan in kernel.canonical.items():
+            self.comment(f"Of all NaN, this one wins an atomic update of {tensor}.")
+            self.line(f"{self.dense(tensor)}.masked_fill_({self.dense(tensor)}.isnan(), {nan})")
         self.count_programs(planned)
         self.line("if programs > 0:")
         deeper = "    "
         counts = [str(self.expression(count)) for count in kernel.counts]
         arguments = [*kernel.arguments, *counts, "programs"]
         blocks = word(self.names, "blocks")
-        for tensor, nan in kernel.canonical.items():
-            self.comment(f"Of all NaN, this one wins an atomic update of {tensor}.")
-            self.line(f"{self.dense(tensor)}.masked_fill_({self.dense(tensor)}.isnan(), {nan})")
         if kernel.scratch:
             self.line(f"{blocks} = min(programs, {SCRATCH_BLOCKS})", deeper)
             arguments.append(blocks)

@@ -5,20 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from sketchc.runtime.process.messages import Arrays
+from sketchc.runtime.toolchains import guarded_call
 from sketchc.runtime.toolchains.triton_cuda import worker
 
 
 def run_strided(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
     """`run_kernel` with every tensor of two or more axes stored column by column, and every other
     one with a gap behind each element."""
-    plain = worker.placement
+    plain = guarded_call.placement
 
     def spread(array: Any, device: str) -> Any:
         placed = plain(array, device)
         placed.tensor = _spread(placed.tensor)
         return placed
 
-    worker.placement = spread
+    guarded_call.placement = spread
     return worker.run_kernel(request, arrays)
 
 

@@ -98,12 +98,14 @@ def agree(models: tuple[Any, Any, Any], *values: Any, **named: Any) -> None:
         torch.testing.assert_close(ours(*values, **named), theirs(*values, **named))
 
 
+@pytest.mark.sweep(3, together="lists")
 def test_one_dropin_serves_every_list(models: tuple[Any, Any, Any]) -> None:
     task, _, _ = models
     for values in (task.get_inputs(), *task.get_inputs_dyn_list(), *task.get_input_groups()):
         agree(models, *values)
 
 
+@pytest.mark.sweep(3, together="lists")
 def test_it_serves_other_sizes_of_each_kind(models: tuple[Any, Any, Any]) -> None:
     agree(models, torch.randn(1, 9), "up", 0.5)
     agree(models, torch.randn(1, 9), "up", -0.25)
@@ -115,6 +117,7 @@ def test_it_serves_other_sizes_of_each_kind(models: tuple[Any, Any, Any]) -> Non
     agree(models, torch.randn(129, 9).half(), way="up", alpha=0.5)
 
 
+@pytest.mark.sweep(3, together="lists")
 def test_the_kernels_follow_the_constructors_sizes(models: tuple[Any, Any, Any]) -> None:
     task, theirs, ours = models
     wider = task, type(theirs)(33).eval(), type(ours)(33).eval()
@@ -123,6 +126,7 @@ def test_the_kernels_follow_the_constructors_sizes(models: tuple[Any, Any, Any])
     agree(wider, torch.randn(4, 33), "down", 2.0, torch.randn(4, 33))
 
 
+@pytest.mark.sweep(3, together="lists")
 def test_what_no_list_has_is_refused_in_a_line(models: tuple[Any, Any, Any]) -> None:
     _, _, ours = models
     with pytest.raises(TypeError, match=r"^there is no kernel here for torch.float64 of rank 2$"):
@@ -131,6 +135,7 @@ def test_what_no_list_has_is_refused_in_a_line(models: tuple[Any, Any, Any]) -> 
         ours(torch.randn(3, 9), "aside", 0.5)
 
 
+@pytest.mark.sweep(3, together="lists")
 def test_torch_compile_takes_it_whole(models: tuple[Any, Any, Any]) -> None:
     task, theirs, ours = models
     compiled = torch.compile(ours, fullgraph=True, backend="eager")
@@ -139,6 +144,7 @@ def test_torch_compile_takes_it_whole(models: tuple[Any, Any, Any]) -> None:
             torch.testing.assert_close(compiled(*values), theirs(*values))
 
 
+@pytest.mark.sweep(3, together="lists")
 def test_the_run_says_which_list_has_which_kernel(made: Path) -> None:
     verdict = json.loads((made / "verdict.json").read_text())
     assert verdict["outcome"] == "passed"

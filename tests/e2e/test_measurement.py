@@ -80,7 +80,7 @@ def reasons(result: Results) -> str:
     return "; ".join(problem["reason"] for problem in result["problems"])
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep(3, together="timed")
 @pytest.mark.parametrize("name", RIGHT)
 def test_an_honest_kernel_is_measured(timed: Results, name: str) -> None:
     found = timed[name]
@@ -90,16 +90,19 @@ def test_an_honest_kernel_is_measured(timed: Results, name: str) -> None:
     assert found["source"] == CHEATS[name]
 
 
+@pytest.mark.sweep(3, together="timed")
 def test_outputs_that_a_kernel_is_given_are_poisoned(timed: Results) -> None:
     assert timed["honest.cpp"]["timer"]["poisoned"] == 1.0
 
 
+@pytest.mark.sweep(3, together="timed")
 def test_a_kernel_that_waits_is_slower_by_what_it_waits(timed: Results) -> None:
     """Its fastest sample: the machine may be busy."""
     fastest = timed["waits.cpp"]["kernel"]["minimum"] - timed["honest.cpp"]["kernel"]["minimum"]
     assert 0.7 * WAITED < fastest * 1e3 < 3 * WAITED
 
 
+@pytest.mark.sweep(3, together="timed")
 @pytest.mark.parametrize("name", ["remembers.cpp", "defers.cpp", "remembers.py"])
 def test_what_a_timed_call_leaves_behind_is_verified(timed: Results, name: str) -> None:
     """Memory of earlier calls, and work after the return."""
@@ -108,6 +111,7 @@ def test_what_a_timed_call_leaves_behind_is_verified(timed: Results, name: str) 
     assert "a timed output is wrong" in reasons(found)
 
 
+@pytest.mark.sweep(3, together="timed")
 @pytest.mark.parametrize("name", ["patches.cpp", "patches.py"])
 def test_a_kernel_that_replaces_the_clock_is_refused(timed: Results, name: str) -> None:
     found = timed[name]
@@ -115,6 +119,7 @@ def test_a_kernel_that_replaces_the_clock_is_refused(timed: Results, name: str) 
     assert "it replaced time.perf_counter_ns while it was timed" in reasons(found)
 
 
+@pytest.mark.sweep(3, together="timed")
 def test_the_time_itself_gives_a_replaced_clock_away(timed: Results) -> None:
     """This one replaces the reference that is used, too."""
     found = reasons(timed["patches.cpp"])
@@ -122,6 +127,7 @@ def test_the_time_itself_gives_a_replaced_clock_away(timed: Results) -> None:
     assert "the parent's clock" in found
 
 
+@pytest.mark.sweep(3, together="timed")
 def test_a_kernel_that_slows_the_baseline_down_is_refused(timed: Results) -> None:
     if len(os.sched_getaffinity(0)) == 1:
         pytest.skip("there is one processor, and one thread")
@@ -130,6 +136,7 @@ def test_a_kernel_that_slows_the_baseline_down_is_refused(timed: Results) -> Non
     assert "it changed threads from" in reasons(found)
 
 
+@pytest.mark.sweep(3, together="timed")
 def test_a_kernel_cannot_reach_what_it_is_compared_with(timed: Results) -> None:
     """The baseline is timed in a process that never loads the kernel; and what the kernel changed
     in torch is refused all the same."""
@@ -139,6 +146,7 @@ def test_a_kernel_cannot_reach_what_it_is_compared_with(timed: Results) -> None:
     assert found["eager"]["minimum"] * 1e3 < SLEPT
 
 
+@pytest.mark.sweep(3, together="timed")
 def test_failed_kernels_count_as_not_fast(timed: Results) -> None:
     (total,) = timed["against"]
     assert timed["status"] == 1
@@ -303,7 +311,7 @@ def product() -> Results:
     return found
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep(6, together="product")
 def test_all_sides_have_the_same_inputs_and_are_verified(product: Results) -> None:
     names = set(product["samples"])
     assert {"eager", "kernel"} <= names
@@ -319,6 +327,7 @@ def test_all_sides_have_the_same_inputs_and_are_verified(product: Results) -> No
         assert baseline["precision"] == product["precision"]["name"] == "ieee f32"
 
 
+@pytest.mark.sweep(6, together="product")
 def test_everything_that_a_claim_needs_is_kept(product: Results) -> None:
     assert product["seed"] == 7
     assert product["symbols"] == {"M": 17, "N": 65, "K": 33}

@@ -125,3 +125,12 @@ def test_a_mark_says_to_how_many_parts_its_cases_are_dealt_out(said: int) -> Non
     )
     assert max(map(len, parts)) < 2 * 200 / 12
     assert [item.nodeid for item in dealt(items, str(said))[0]] == [i.nodeid for i in parts[0]]
+
+
+def test_tests_that_share_a_fixture_are_in_the_same_part() -> None:
+    mark = pytest.mark.sweep(3, together="made").mark
+    items: list[Any] = [
+        SimpleNamespace(nodeid=f"tests/e2e/test_a.py::test_{n}", get_closest_marker=lambda _: mark)
+        for n in range(20)
+    ]
+    assert sorted(len(dealt(items, str(part))[0]) for part in range(3)) == [0, 0, 20]
