@@ -118,6 +118,18 @@ def _converted(source, target, tile):
     real.copy(after, target)
 
 
+def atomic_add(element, value, **_):
+    """An element and a value in its place: of a bfloat16, the sum of numbers and not of bits."""
+    if str(element.dtype) != "uint16":
+        return real.atomic_add(element, value)
+    return _added(element.buffer, list(element.indices), value)
+
+
+@real.macro
+def _added(memory, place, value):
+    memory[place] = cast(cast(memory[place], "float32") + cast(value, "float32"), "bfloat16")
+
+
 @real.macro
 def gemm(A, B, C, transpose_A=False, transpose_B=False, clear_accum=False, **_):
     """C += A @ B."""
