@@ -34,6 +34,8 @@ from sketchc.lowering.tilelang_cuda.vectors import Moved, moved
 ZERO = Code("0")
 #: Threads of a block, among which lanes are dealt out.
 THREADS = 128
+#: Turns of a loop that are written out: so many reads of a thread are on their way at once.
+_WRITTEN_OUT = 8
 #: Macros of the library that combine what the threads have.
 _REDUCTIONS = {
     "reduce_sum": "sum_of",
@@ -296,11 +298,11 @@ class KernelPrinter(Expressions, PythonLines):
 
     @contextmanager
     def _dealt(
-        self, count: Code, constant: int | None, several: bool = False
+        self, count: Code, most: int | None, constant: int | None, several: bool = False
     ) -> Iterator[tuple[Code, str]]:
         """What is printed in this context is run for each of `count` numbers by some thread, or,
         where it takes `several` lanes at once, for the first of each; gives the number, and the
-        thread."""
+        thread. There are at most `most` of them, or `constant`, where these are known."""
         thread, named, width = map(self.word, ("thread", "number", "width"))
         before = self.indent
         if constant is not None and constant <= THREADS:
@@ -308,7 +310,10 @@ class KernelPrinter(Expressions, PythonLines):
         else:
             turn = self.word("turn")
             share = f"{THREADS} * {width}" if several else str(THREADS)
-            self.line(f"for {turn} in T.serial(T.ceildiv({count}, {share})):")
+            turns = f"T.serial(T.ceildiv({count}, {share}))"
+            if several and most is not None and most <= _WRITTEN_OUT * THREADS * self.width:
+                turns = f"T.unroll({-(-most // (THREADS * self.width))}) if {width} > 1 else {turns}"
+            self.line(f"for {turn} in {turns}:")
             self.indent += "    "
             number = Code(f"{turn} * T.int64({THREADS}) + {thread}", PYTHON.binary_levels["+"])
         if several:
@@ -334,9 +339,11 @@ class KernelPrinter(Expressions, PythonLines):
         """The lanes that a thread moves at once, from `first` on: read, computed one by one, and
         written."""
         held, places, v, width = {}, {}, self.word("v"), self.word("width")
-        for row in (*moving.read, *moving.written):
-            memory, start = self.places[row.name]
-            places[row.name] = f"{self.memory(memory)}[{PYTHON.binary('+', start, first)} + {v}]"
+        for row in dict.fromkeys((*moving.read, *moving.written)):
+            memory, start = self.places.get(row.name, (row.name, ZERO))
+            self.buffers[memory] = None
+            at = first if start == ZERO else PYTHON.binary("+", start, first)
+            places[row.name] = f"{self.memory(memory)}[{at} + {v}]"
             held[row.name] = self.names.fresh(f"{self.names[row.name]}_lanes")
             self.line(f'{held[row.name]} = T.alloc_local(({width},), "{TYPES[row.dtype]}")')
         for row in moving.read:
@@ -345,7 +352,11 @@ class KernelPrinter(Expressions, PythonLines):
         self.line(f"for {v} in T.unroll({width}):")
         with self.block():
             self.known[loop.variable] = never_negative(loop.lower, self.known)
-            self.line(f"{self.define(loop.variable)} = {PYTHON.binary('+', first, Code(v))}")
+            # A variable: without one, TileLang takes the loop apart by two lanes, as many indices
+            # of 64 bits as 16 bytes hold, and moves no more at once.
+            lane = self.define(loop.variable)
+            self.line(f'{lane} = T.alloc_var("int64")')
+            self.line(f"{lane} = {PYTHON.binary('+', first, Code(v))}")
             self._cells = {name: f"{own}[{v}]" for name, own in held.items()}
             self.statements(loop.body)
             self._cells = {}
@@ -393,7 +404,8 @@ class KernelPrinter(Expressions, PythonLines):
         parts = {each.name: self._part(each) for each in loop.reductions}
         count, constant = self._span(loop.lower, loop.upper)
         moving = self.moved(loop)
-        with self._dealt(count, constant, moving is not None) as (number, thread):
+        most = self._most(loop)
+        with self._dealt(count, most, constant, moving is not None) as (number, thread):
             self._partial = {name: Code(f"{part}[{thread}]") for name, part in parts.items()}
             if moving is None:
                 self._lane_of(loop, number)
@@ -506,13 +518,15 @@ class KernelPrinter(Expressions, PythonLines):
             count, constant = Code(str(known * total)), known * total
         else:
             count, constant = self.bind("count", PYTHON.fold("*", [rows, *widths]), None), None
+        outer = self._most(loops[0])
+        most = None if outer is None or total is None else outer * total
         inner = loops[-1]
         assert isinstance(inner, nodes.LaneLoop)
         moving = self.moved(inner)
         whole = widths[-1].text.isdigit() and int(widths[-1].text) % self.width == 0
         if not whole:  # lanes moved at once are of one row
             moving = None
-        with self._dealt(count, constant, moving is not None) as (number, _):
+        with self._dealt(count, most, constant, moving is not None) as (number, _):
             self._nest(loops, widths, number, moving)
 
     def _nest(
@@ -608,7 +622,7 @@ class KernelPrinter(Expressions, PythonLines):
         write is indivisible, else by one, in order."""
         if all(isinstance(each, nodes.AtomicUpdate) for each in nodes.memory_writes(loop.body)):
             count, constant = self._span(loop.lower, loop.upper)
-            with self._dealt(count, constant) as (number, _):
+            with self._dealt(count, None, constant) as (number, _):
                 self._lane_of(loop, number)
                 self.statements(loop.body)
             return

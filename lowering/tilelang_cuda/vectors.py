@@ -7,7 +7,7 @@ kernel has a form for that, and one that moves single lanes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import attrs
 
@@ -63,7 +63,8 @@ def moved(
         return None
     read: list[nodes.Row] = []
     written: list[nodes.Row] = []
-    for row in loop.rows:
+    rows = (*loop.rows, *_plain(loop, memories))
+    for row in rows:
         if row.buffer not in memories or row.dtype is DType.BOOL:
             continue
         of_base = divisible(row.base, lanes, constant)
@@ -71,11 +72,27 @@ def moved(
         if of_base is None or of_block is None:
             continue
         reads, writes = _accesses(loop, row.name)
-        if reads is None or writes is None or (reads and writes):
+        if reads is None or writes is None:
+            continue
+        if reads and writes and sum(other.buffer == row.buffer for other in rows) > 1:
             continue
         sizes |= of_base | of_block
-        (written if writes else read).append(row)
+        read += [row] if reads else []
+        written += [row] if writes else []
     return Moved(tuple(read), tuple(written), sizes) if read or written else None
+
+
+def _plain(loop: nodes.LaneLoop, memories: Mapping[str, ir.Expr]) -> Iterator[nodes.Row]:
+    """The buffers that a loop touches from their first element on, as rows."""
+    seen: set[str] = set()
+    for statement in nodes.walk(loop.body):
+        touched = {p.buffer: p.dtype for p in nodes.parts(statement) if isinstance(p, nodes.Element)}
+        if isinstance(statement, nodes.Write):
+            touched[statement.buffer] = statement.value.dtype
+        for buffer, dtype in touched.items():
+            if buffer in memories and buffer not in seen:
+                seen.add(buffer)
+                yield nodes.Row(buffer, buffer, ir.Literal(0), dtype)
 
 
 def divisible(expression: ir.Expr, lanes: int, constant: Constant) -> frozenset[str] | None:
