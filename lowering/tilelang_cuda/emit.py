@@ -23,8 +23,14 @@ from sketchc.lowering.python_host.library import definitions, part_of
 from sketchc.lowering.python_host.wrapper import Wrapper, python_kernel
 from sketchc.lowering.tilelang_cuda.expressions import TYPES, word
 from sketchc.lowering.tilelang_cuda.facts import is_dealt, is_of_bits
+from sketchc.lowering.tilelang_cuda.held import HOLDING, MOST_BYTES, Held, held, key
 from sketchc.lowering.tilelang_cuda.kernel import KernelPrinter
-from sketchc.lowering.tilelang_cuda.products import products, threads_for
+from sketchc.lowering.tilelang_cuda.products import (
+    products,
+    rectangles,
+    threads_for,
+    touches,
+)
 from sketchc.lowering.tilelang_cuda.target import RESERVED
 from sketchc.lowering.tilelang_cuda.vectors import lanes_at_once
 from sketchc.lowering.workspaces import shared_memory
@@ -48,8 +54,10 @@ class KernelText:
     """One kernel's source and what its launch passes: `arguments`, then the numbers of programs
     along axes of the grid, then how many there are in all. `scratch` are the storages in global
     memory, with the parameter of each. `streamed` are the tensors that tell whether tiles can be
-    streamed, and `width` the lanes that threads may move at once, with the sizes and tensors that
-    tell whether they do."""
+    streamed, `delivered` those that tell whether they are delivered, and `width` the lanes that
+    threads may move at once, with the sizes and tensors that tell whether they do.
+    `held` are rows that threads hold, where these are short enough; `holds_all`: those launches
+    need no scratch memory."""
 
     phase: int
     name: str
@@ -61,7 +69,10 @@ class KernelText:
     called: frozenset[str]
     canonical: Mapping[str, str]
     streamed: tuple[str, ...]
+    delivered: tuple[str, ...]
     width: tuple[int, tuple[str, ...], tuple[str, ...]] | None
+    held: Held | None
+    holds_all: bool
 
 
 @attrs.define(kw_only=True)
@@ -86,21 +97,14 @@ class TileLangWrapper(Wrapper):
         counts = [str(self.expression(count)) for count in kernel.counts]
         arguments = [*kernel.arguments, *counts, "programs"]
         blocks = word(self.names, "blocks")
-        if kernel.scratch:
-            self.line(f"{blocks} = min(programs, {SCRATCH_BLOCKS})", deeper)
-            arguments.append(blocks)
-        for storage, name in kernel.scratch:
-            size = self.expression(size_of(storage))
-            count = PYTHON.call("max", PYTHON.binary("*", Code(blocks), size), "1")
-            kind = f"dtype=torch.{TYPES[storage.dtype]}, device=device"
-            self.line(f"{name} = torch.empty({count}, {kind})", deeper)
-            arguments.append(name)
         options = []
-        streamed, width = (word(self.names, each) for each in ("streamed", "width"))
-        if kernel.streamed:
-            asked = self.names.functions.get("streams", "streams")
-            self.line(f"{streamed} = {asked}({', '.join(kernel.streamed)})", deeper)
-            options.append(streamed)
+        width = word(self.names, "width")
+        for option, told in (("streamed", kernel.streamed), ("delivered", kernel.delivered)):
+            if told:
+                asked = self.names.functions.get("streams", "streams")
+                spelled = word(self.names, option)
+                self.line(f"{spelled} = {asked}({', '.join(told)})", deeper)
+                options.append(spelled)
         if kernel.width is not None:
             lanes, sizes, tensors = kernel.width
             asked = self.names.functions.get("lanes_at_once", "lanes_at_once")
@@ -108,6 +112,25 @@ class TileLangWrapper(Wrapper):
             given = ", ".join((str(lanes), f"[{shown}]", *tensors))
             self.line(f"{width} = {asked}({given})", deeper)
             options.append(width)
+        option = word(self.names, "held")
+        if kernel.held is not None:
+            asked = self.names.functions.get("turns_held", "turns_held")
+            lanes = self.expression(kernel.held.upper)
+            most = f"{MOST_BYTES // kernel.held.lane_bytes} // {width}"
+            self.line(f"{option} = {asked}({lanes}, {HOLDING} * {width}, {most})", deeper)
+            options.append(option)
+        if kernel.scratch:
+            most = f"min(programs, {SCRATCH_BLOCKS})"
+            most = f"programs if {option} else {most}" if kernel.holds_all else most
+            self.line(f"{blocks} = {most}", deeper)
+            arguments.append(blocks)
+        for storage, name in kernel.scratch:
+            size = self.expression(size_of(storage))
+            count = PYTHON.call("max", PYTHON.binary("*", Code(blocks), size), "1")
+            shown = f"1 if {option} else {count}" if kernel.holds_all else str(count)
+            kind = f"dtype=torch.{TYPES[storage.dtype]}, device=device"
+            self.line(f"{name} = torch.empty({shown}, {kind})", deeper)
+            arguments.append(name)
         self.line(f"{kernel.name}({', '.join(options)})({', '.join(arguments)})", deeper)
 
 
@@ -165,6 +188,12 @@ class _Phase:
         self.near = [storage for storage in self.near if storage.name not in printer.kept]
         self.scratch = [storage for storage in self.scratch if storage.name not in printer.kept]
         self.threads = threads_for(printer.products)
+        printer.outputs = {
+            tensor.name: tensor.extents
+            for tensor in self.sketch.tensors
+            if tensor.role is ir.Role.OUT
+            and sum(touches(s, tensor.name) for s in nodes.walk(phase.program.body)) == 1
+        }
         printer.stages = self._stages()
         body = phase.program.body
         printer.memories = {
@@ -172,6 +201,13 @@ class _Phase:
             **{storage.name: size_of(storage) for storage in self.scratch},
         }
         printer.width = lanes_at_once(body, printer.memories, printer.constant)
+        inputs = {t.name for t in self.sketch.tensors if t.role is ir.Role.IN}
+        printer.held = held(body, {s.name for s in self.scratch}, inputs, printer.moved)
+        self.threads = max(self.threads, printer.lane_threads)
+        #: whether launches that hold rows need no scratch memory
+        self.holds_all = printer.held is not None and {s.name for s in self.scratch} == {
+            row.buffer for row in printer.held.stored
+        }
         #: the sizes that must be multiples of the lanes that a thread moves at once
         self.sizes = {
             name
@@ -197,8 +233,9 @@ class _Phase:
         tensors = self._tensors()
         dense = [given.partition(".view(")[0] for _, given in tensors]
         scalars = self._scalars()
-        matrices = self._matrices()
-        tensors += [(text, given) for text, given, _ in matrices]
+        matrices = self._matrices(printer.matrices, "streamed")
+        targets = self._matrices(printer.targets, "delivered")
+        tensors += [(text, given) for text, given, _ in (*matrices, *targets)]
         parameters = [text for text, _ in (*tensors, *scalars)]
         parameters += [f"{count}: T.int64" for count in self.counts]
         parameters.append("programs: T.int64")
@@ -209,7 +246,9 @@ class _Phase:
         wide = printer.width > 1
         options = [
             *([word(names, "streamed")] if matrices else []),
+            *([word(names, "delivered")] if targets else []),
             *([word(names, "width")] if wide else []),
+            *([word(names, "held")] if printer.held else []),
         ]
         block = word(names, "block")
         count = word(names, "blocks") if self.scratch else "programs"
@@ -235,13 +274,17 @@ class _Phase:
             frozenset(
                 {
                     *printer.functions,
-                    *(["streams"] if matrices else []),
+                    *(["streams"] if matrices or targets else []),
                     *(["lanes_at_once"] if wide else []),
+                    *(["turns_held"] if printer.held else []),
                 }
             ),
             self._canonical(),
             tuple(dense for _, _, dense in matrices),
+            tuple(dense for _, _, dense in targets),
             (printer.width, tuple(sorted(self.sizes)), tuple(dense)) if wide else None,
+            printer.held,
+            self.holds_all,
         )
 
     # ------------------------------------------------------------ the body
@@ -254,6 +297,12 @@ class _Phase:
             spelled = printer.scalar(ir.Ref(name, of))
             printer.line(f"{spelled} = {spelled}_units * {printer.word('width')}")
         printer.tiles()
+        for row in (*printer.held.read, *printer.held.stored) if printer.held else ():
+            printer.holding[key(row)] = own = names.fresh(f"{names[row.buffer]}_held")
+            lanes = f"{printer.word('held')} * {printer.word('width')}"
+            printer.line(f"if {printer.word('held')}:")
+            shape = f"({printer.lane_threads}, {lanes})"
+            printer.line(f'{own} = T.alloc_fragment({shape}, "{TYPES[row.dtype]}")', "    ")
         for storage in self.near:
             kind = "local" if storage.name in printer.copies else "shared"
             where = f'({max(self._elements(storage), 1)},), "{TYPES[storage.dtype]}"'
@@ -266,7 +315,9 @@ class _Phase:
         if self.scratch:
             turn, program, block, blocks = map(printer.word, ("turn", "program", "block", "blocks"))
             printer.comment("Each block runs every blocks-th program.")
-            printer.line(f"for {turn} in T.serial(T.ceildiv(programs - {block}, {blocks})):")
+            turns = f"T.ceildiv(programs - {block}, {blocks})"
+            turns = f"1 if {printer.word('held')} else {turns}" if self.holds_all else turns
+            printer.line(f"for {turn} in T.serial({turns}):")
             printer.indent += "    "
             printer.line(f"{program} = {block} + {turn} * {blocks}")
         else:
@@ -367,7 +418,12 @@ class _Phase:
             for product in streamed
             for operand in (product.left, product.right)
         )
-        return max(min(self._left() // max(each, 1), MOST_STAGES), 1)
+        left = self._left() - sum(
+            math.prod(streamed[0].extents) * found.row.dtype.bytes
+            for loop, lanes in rectangles(self.phase.program.body)
+            if (found := self.printer.delivery(loop, lanes))
+        )
+        return max(min(left // max(each, 1), MOST_STAGES), 1)
 
     def _left(self) -> int:
         """The bytes of the chip's shared memory beside the storages in it."""
@@ -412,18 +468,20 @@ class _Phase:
             name: nan for name, nan in found.items() if self.sketch.tensor(name).initial is None
         }
 
-    def _matrices(self) -> list[tuple[str, str, str]]:
-        """The tensors that tiles are streamed from, in their own shapes: as parameters, what is
-        passed, and the tensor itself."""
+    def _matrices(
+        self, made: Mapping[tuple[str, tuple[ir.Expr, ...]], str], option: str
+    ) -> list[tuple[str, str, str]]:
+        """The tensors that the copy engine reads tiles of, or writes, in their own shapes: as
+        parameters, what is passed, and the tensor itself."""
         found = []
         host = Host(self.names, "tilelang.cdiv")
-        for (name, shape), own in self.printer.matrices.items():
+        for (name, shape), own in made.items():
             tensor = self.sketch.tensor(name)
             sizes = ", ".join(f'T.dynamic("{own}_{axis}")' for axis in range(len(shape)))
             dense = self.names[f"{tensor.name}_dense"]
             wanted = ", ".join(str(host.expression(extent)) for extent in shape)
             flat = ", ".join(["1"] * (len(shape) - 1) + ["-1"])
-            asked = word(self.names, "streamed")
+            asked = word(self.names, option)
             given = f"{dense}.view({wanted}) if {asked} else {dense}.view({flat})"
             found.append((f'{own}: T.Tensor(({sizes}), "{TYPES[tensor.dtype]}")', given, dense))
         return found

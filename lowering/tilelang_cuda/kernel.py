@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial, reduce
 
 import attrs
 
@@ -19,19 +18,17 @@ from sketchc.ir.walk import references
 from sketchc.launch.magnitudes import never_negative
 from sketchc.lowering.loops import nodes
 from sketchc.lowering.precedence import PYTHON, Code
-from sketchc.lowering.python_host.wrapping import PythonLines
 from sketchc.lowering.tilelang_cuda.expressions import TYPES, Expressions, cast
 from sketchc.lowering.tilelang_cuda.facts import computes, is_of_bits
+from sketchc.lowering.tilelang_cuda.fragments import ZERO, Fragments
+from sketchc.lowering.tilelang_cuda.held import HOLDING, Held, Key, key
 from sketchc.lowering.tilelang_cuda.products import (
     MatrixProduct,
     Operand,
-    alone,
     is_thin,
-    rectangles,
 )
 from sketchc.lowering.tilelang_cuda.vectors import Moved, moved
 
-ZERO = Code("0")
 #: Threads of a block, among which lanes are dealt out.
 THREADS = 128
 #: Turns of a loop that are written out: so many reads of a thread are on their way at once.
@@ -61,35 +58,26 @@ _SCANS = {"cumsum": (0, "False"), "cumprod": (1, "True")}
 
 
 @attrs.define
-class KernelPrinter(Expressions, PythonLines):
+class KernelPrinter(Fragments):
     """Prints the statements of one program; `copies` are the storages of which every thread has
     one of its own."""
 
     copies: Collection[str] = attrs.field(default=(), kw_only=True)
-    #: products of tiles, by the `id` of their calls
-    products: Mapping[int, MatrixProduct] = attrs.field(factory=dict, kw_only=True)
-    #: stages of loops around products, and the tensors that tiles are streamed from: the parameter
-    #: for the tensor in its own shape, by name and shape
+    #: stages of loops around products
     stages: int = attrs.field(default=0, kw_only=True)
-    matrices: dict[tuple[str, tuple[ir.Expr, ...]], str] = attrs.field(factory=dict, kw_only=True)
     #: parameters for the bits of floats, by tensor and type of integers
     bits: dict[tuple[str, DType], str] = attrs.field(factory=dict, kw_only=True)
     #: lanes that a thread moves at once where sizes and addresses are multiples of them
     width: int = attrs.field(default=1, kw_only=True)
     #: buffers in global memory: see `vectors.moved`
     memories: Mapping[str, ir.Expr] = attrs.field(factory=dict, kw_only=True)
+    #: rows that threads hold between loops, and the fragment of each
+    held: Held | None = attrs.field(default=None, kw_only=True)
+    holding: dict[Key, str] = attrs.field(factory=dict, kw_only=True)
+    _met: set[Key] = attrs.field(factory=set)
     #: names that are spelled as expressions, and rows that are elements of a fragment
     spelled: dict[str, str] = attrs.field(factory=dict, kw_only=True)
-    _cells: dict[str, str] = attrs.field(factory=dict)
-    _in_lane: bool = False
     _partial: dict[str, Code] = attrs.field(factory=dict)
-
-    def line(self, text: str, deeper: str = "") -> None:
-        """Append the assignments that are pending, then a statement."""
-        pending, self.pending = self.pending, []
-        for assignment in pending:
-            PythonLines.line(self, assignment)
-        PythonLines.line(self, text, deeper)
 
     # ------------------------------------------------------------ statements
 
@@ -248,12 +236,6 @@ class KernelPrinter(Expressions, PythonLines):
             return Code(self.spelled[expression.name])
         return Expressions._reference(self, expression)
 
-    def element(self, buffer: str, index: ir.Expr) -> Code:
-        """See `Expressions`; the rows of a fragment have one element for each lane."""
-        if buffer in self._cells:
-            return Code(self._cells[buffer])
-        return Expressions.element(self, buffer, index)
-
     def _branch(self, branch: nodes.Branch) -> None:
         self.comment(branch.text)
         self.line(f"if {self.truth(branch.condition)}:")
@@ -287,41 +269,48 @@ class KernelPrinter(Expressions, PythonLines):
     ) -> None:
         self._serial(nodes.SerialLoop(variable, lower, upper, ir.Literal(step), body))
 
-    @contextmanager
-    def lane(self) -> Iterator[None]:
-        """What is printed in this context one thread does for itself."""
-        before, self._in_lane = self._in_lane, True
-        yield
-        self._in_lane = before
-
     # ------------------------------------------------------------ lanes
+
+    @property
+    def lane_threads(self) -> int:
+        """Threads of a block, among which lanes are dealt out."""
+        return THREADS if self.held is None else HOLDING
 
     @contextmanager
     def _dealt(
-        self, count: Code, most: int | None, constant: int | None, several: bool = False
+        self,
+        count: Code,
+        most: int | None,
+        constant: int | None,
+        several: bool = False,
+        holds: bool = False,
     ) -> Iterator[tuple[Code, str]]:
         """What is printed in this context is run for each of `count` numbers by some thread, or,
         where it takes `several` lanes at once, for the first of each; gives the number, and the
-        thread. There are at most `most` of them, or `constant`, where these are known."""
+        thread. There are at most `most` of them, or `constant`, where these are known. A loop that
+        `holds` rows has its turns written out where threads do that."""
         thread, named, width = map(self.word, ("thread", "number", "width"))
-        before = self.indent
-        if constant is not None and constant <= THREADS:
+        threads, before = self.lane_threads, self.indent
+        if constant is not None and constant <= threads and not holds:
             number = cast(Code(thread), DType.I64)
         else:
             turn = self.word("turn")
-            share = f"{THREADS} * {width}" if several else str(THREADS)
+            share = f"{threads} * {width}" if several else str(threads)
             turns = f"T.serial(T.ceildiv({count}, {share}))"
-            if several and most is not None and most <= _WRITTEN_OUT * THREADS * self.width:
-                turns = f"T.unroll({-(-most // (THREADS * self.width))}) if {width} > 1 else {turns}"
+            if holds:
+                turns = f"T.unroll({self.word('held')}) if {self.word('held')} else {turns}"
+            elif several and most is not None and most <= _WRITTEN_OUT * threads * self.width:
+                written = -(-most // (threads * self.width))
+                turns = f"T.unroll({written}) if {width} > 1 else {turns}"
             self.line(f"for {turn} in {turns}:")
             self.indent += "    "
-            number = Code(f"{turn} * T.int64({THREADS}) + {thread}", PYTHON.binary_levels["+"])
+            number = Code(f"{turn} * T.int64({threads}) + {thread}", PYTHON.binary_levels["+"])
         if several:
             number = PYTHON.binary("*", number, Code(width))
-        self.line(f"for {thread} in T.Parallel({THREADS}):")
+        self.line(f"for {thread} in T.Parallel({threads}):")
         with self.block(), self.lane():
             self.line(f"{named} = {number}")
-            if constant is not None and constant % THREADS == 0 and not several:
+            if constant is not None and constant % threads == 0 and not several:
                 yield Code(named), thread
             else:
                 self.line(f"if {named} < {count}:")
@@ -346,9 +335,21 @@ class KernelPrinter(Expressions, PythonLines):
             places[row.name] = f"{self.memory(memory)}[{at} + {v}]"
             held[row.name] = self.names.fresh(f"{self.names[row.name]}_lanes")
             self.line(f'{held[row.name]} = T.alloc_local(({width},), "{TYPES[row.dtype]}")')
+        kept = self._kept_places(loop, moving)
+        option = self.word("held")
         for row in moving.read:
+            kept_at = kept.get(row.name)
+            first_read = kept_at is not None and key(row) not in self._met
+            source = places[row.name]
+            if kept_at and not first_read:
+                source = f"{kept_at} if {option} else {source}"
             self.line(f"for {v} in T.vectorized({width}):")
-            self.line(f"{held[row.name]}[{v}] = {places[row.name]}", "    ")
+            self.line(f"{held[row.name]}[{v}] = {source}", "    ")
+            if kept_at and first_read:
+                self._met.add(key(row))
+                self.line(f"if {option}:")
+                self.line(f"for {v} in T.vectorized({width}):", "    ")
+                self.line(f"{kept_at} = {held[row.name]}[{v}]", "        ")
         self.line(f"for {v} in T.unroll({width}):")
         with self.block():
             self.known[loop.variable] = never_negative(loop.lower, self.known)
@@ -361,8 +362,27 @@ class KernelPrinter(Expressions, PythonLines):
             self.statements(loop.body)
             self._cells = {}
         for row in moving.written:
-            self.line(f"for {v} in T.vectorized({width}):")
-            self.line(f"{places[row.name]} = {held[row.name]}[{v}]", "    ")
+            deeper = ""
+            if kept_at := kept.get(row.name):
+                self._met.add(key(row))
+                self.line(f"if {option}:")
+                self.line(f"for {v} in T.vectorized({width}):", "    ")
+                self.line(f"{kept_at} = {held[row.name]}[{v}]", "        ")
+                self.line("else:")
+                deeper = "    "
+            self.line(f"for {v} in T.vectorized({width}):", deeper)
+            self.line(f"{places[row.name]} = {held[row.name]}[{v}]", deeper + "    ")
+
+    def _kept_places(self, loop: nodes.LaneLoop, moving: Moved) -> dict[str, str]:
+        """Where a thread holds rows of a loop, by their names."""
+        if self.held is None or id(loop) not in self.held.loops:
+            return {}
+        thread, turn, v, width = map(self.word, ("thread", "turn", "v", "width"))
+        return {
+            row.name: f"{self.holding[key(row)]}[{thread}, {turn} * {width} + {v}]"
+            for row in (*moving.read, *moving.written)
+            if key(row) in self.holding
+        }
 
     def _span(self, lower: ir.Expr, upper: ir.Expr) -> tuple[Code, int | None]:
         """The number of lanes of a loop, and its value where that is known."""
@@ -386,15 +406,6 @@ class KernelPrinter(Expressions, PythonLines):
         """The lane of a loop from `lower` on, by its number."""
         return number if self.constant(lower) == 0 else PYTHON.binary("+", self.wide(lower), number)
 
-    def _rows(self, rows: tuple[nodes.Row, ...]) -> None:
-        for row in rows:
-            memory, first = self.places.get(row.buffer, (row.buffer, ZERO))
-            self.buffers[memory] = None
-            start = self.scalar(row.base)
-            if first != ZERO:
-                start = PYTHON.binary("+", first, start)
-            self.places[row.name] = memory, self.bind(f"{row.name}_start", start, None)
-
     def _lanes(self, loop: nodes.LaneLoop) -> None:
         """The lanes of a loop, dealt out to the threads, and what they are combined to."""
         self._rows(loop.rows)
@@ -405,7 +416,9 @@ class KernelPrinter(Expressions, PythonLines):
         count, constant = self._span(loop.lower, loop.upper)
         moving = self.moved(loop)
         most = self._most(loop)
-        with self._dealt(count, most, constant, moving is not None) as (number, thread):
+        holds = self.held is not None and id(loop) in self.held.loops
+        several = moving is not None
+        with self._dealt(count, most, constant, several, holds) as (number, thread):
             self._partial = {name: Code(f"{part}[{thread}]") for name, part in parts.items()}
             if moving is None:
                 self._lane_of(loop, number)
@@ -420,9 +433,9 @@ class KernelPrinter(Expressions, PythonLines):
         """A fragment with one element for each thread, which holds what changes nothing."""
         name = self.names.fresh(f"{self.names[reduction.name]}_parts")
         kind = _carrier(reduction.dtype)
-        self.line(f'{name} = T.alloc_fragment(({THREADS},), "{TYPES[kind]}")')
+        self.line(f'{name} = T.alloc_fragment(({self.lane_threads},), "{TYPES[kind]}")')
         thread = self.word("thread")
-        self.line(f"for {thread} in T.Parallel({THREADS}):")
+        self.line(f"for {thread} in T.Parallel({self.lane_threads}):")
         self.line(f"{name}[{thread}] = {self._start(reduction, kind)}", "    ")
         return name
 
@@ -562,61 +575,6 @@ class KernelPrinter(Expressions, PythonLines):
                 self.statements(own)
         self.indent = outer
 
-    def _of_fragment(self, loop: nodes.Loop) -> nodes.LaneLoop | None:
-        """The inner loop of a rectangle that touches an accumulator in a fragment."""
-        for _, lanes in rectangles((loop,)):
-            if any(row.buffer in self.kept for row in lanes.rows):
-                return lanes
-        return None
-
-    @property
-    def kept(self) -> dict[str, tuple[int, int]]:
-        """The accumulators in fragments, with the extents of these."""
-        return {each.result: each.extents for each in self.products.values() if each.kept}
-
-    def _fragment(self, loop: nodes.Loop, lanes: nodes.LaneLoop) -> None:
-        """The lanes of a rectangle, dealt out as those of the accumulators in it are."""
-        names = [row.buffer for row in lanes.rows if row.buffer in self.kept]
-        extents = ", ".join(map(str, self.kept[names[0]]))
-        row, lane = self.define(loop.variable), self.define(lanes.variable)
-        self.known |= {loop.variable: True, lanes.variable: True}
-        cells = {
-            r.name: f"{self.names[r.buffer]}[{row}, {lane}]"
-            for r in lanes.rows
-            if r.buffer in self.kept
-        }
-        others = tuple(r for r in lanes.rows if r.buffer not in self.kept)
-        # Elements of a fragment alone may be written beyond the valid ones, too.
-        inside = nodes.walk(lanes.body)
-        own = (
-            all(
-                isinstance(each, nodes.Note)
-                or (isinstance(each, nodes.Write) and isinstance(each.value, nodes.Number))
-                for each in inside
-            )
-            and not others
-        )
-        self.statements(tuple(s for s in loop.body if isinstance(s, nodes.Note)))
-        self.line(f"for {row}, {lane} in T.Parallel({extents}):")
-        outer = self.indent
-        self.indent += "    "
-        body, asked = alone(lanes.body)
-        # One condition: of several inside of each other, the compiler asks the first alone where it
-        # converts and writes several lanes at once.
-        bounds = () if own else ((row, loop.upper), (lane, lanes.upper))
-        guards = [PYTHON.binary("<", Code(name), self.wide(upper)) for name, upper in bounds] + [
-            self.truth(condition) for condition in asked
-        ]
-        if guards:
-            self.line(f"if {reduce(partial(PYTHON.call, 'T.And'), guards)}:")
-            self.indent += "    "
-        self._cells = cells
-        with self.lane():
-            self._rows(others)
-            self.statements(body)
-        self._cells = {}
-        self.indent = outer
-
     def _scatter(self, loop: nodes.Loop) -> None:
         """Lanes that are written to places known when the kernel runs: by all threads where each
         write is indivisible, else by one, in order."""
@@ -652,18 +610,6 @@ class KernelPrinter(Expressions, PythonLines):
                 text = self.call(name, *views, *flags)
         self.line(str(text))
 
-    def tiles(self) -> None:
-        """Print the allocation of the tiles and fragments of products."""
-        for product in self.products.values():
-            for operand in (product.left, product.right):
-                extents = ", ".join(map(str, operand.extents))
-                self.line(f'{operand.name} = T.alloc_shared(({extents}), "{TYPES[operand.dtype]}")')
-        fragments = {each.result: each for each in self.products.values()}
-        for name, product in fragments.items():
-            spelled = self.define(name) if product.kept else name
-            extents = ", ".join(map(str, product.extents))
-            self.line(f'{spelled} = T.alloc_fragment(({extents}), "{TYPES[product.dtype]}")')
-
     def _product(self, product: MatrixProduct) -> None:
         """A product whose operands go to tiles in shared memory."""
         rows, columns, depth = product.call.extents
@@ -675,7 +621,8 @@ class KernelPrinter(Expressions, PythonLines):
             with self.block():
                 for operand, view, _ in operands:
                     assert isinstance(view, nodes.MatrixView)
-                    self.line(f"T.copy({self._window(view)}, {operand.name})")
+                    place = self._window(view.buffer, view.shape, view.window)
+                    self.line(f"T.copy({place}, {operand.name})")
             self.line("else:")
             with self.block():
                 self._fetch(operands)
@@ -705,14 +652,6 @@ class KernelPrinter(Expressions, PythonLines):
             assert isinstance(view, nodes.MatrixView)
             stored = self._matrix(view, extents[0], extents[1], operand.transposed)
             self.line(str(self.call("fetch", operand.name, stored)))
-
-    def _window(self, view: nodes.MatrixView) -> str:
-        """The first element of a matrix in the tensor's own shape."""
-        key = view.buffer, view.shape
-        if key not in self.matrices:
-            self.matrices[key] = self.names.fresh(f"{self.names[view.buffer]}_matrix")
-        at = ", ".join(str(cast(self.wide(index), DType.I32)) for index in view.window)
-        return f"{self.matrices[key]}[{at}]"
 
     def _place(self, buffer: str) -> tuple[str, Code]:
         memory, first = self.places.get(buffer, (buffer, ZERO))

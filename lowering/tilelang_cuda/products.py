@@ -28,7 +28,7 @@ _ROWS, _COLUMNS, _DEPTH = 16, 32, 16
 #: bytes.
 _LARGEST, _LARGEST_BYTES = 128 * 256, 256 * 256
 #: Elements of a fragment from which on 256 threads share it, on matrix units and else.
-_WIDE, _WIDE_OF_THREADS = 128 * 192, 96 * 128
+_WIDE, _WIDE_OF_THREADS = 128 * 128, 96 * 128
 #: How many times the valid elements of a result its tile may have.
 _PADDED = 4
 
@@ -182,13 +182,26 @@ def _ends_there(
     ):
         return False
     (axis,) = axes
-    start, size = view.window[axis], view.shape[axis]
-    match depth:
+    return ends_there(depth, view.window[axis], view.shape[axis], extent, bound, known=False)
+
+
+def ends_there(
+    valid: ir.Expr,
+    start: ir.Expr,
+    size: ir.Expr,
+    extent: int,
+    bound: Bound,
+    known: bool = True,
+) -> bool:
+    """Whether the valid lanes of a tile along an axis, from `start` on, end where the tile or the
+    axis of this size does. Where their number is `known` when the kernel is compiled, all of them
+    are elements of the tensor."""
+    match valid:
         case ir.Binary("min", tile, rest):
             left = simplify(ir.Binary("-", ir.Binary("-", size, start), rest))
             return left == ir.Literal(0) and bound(tile) == extent
         case _:
-            return False
+            return known and isinstance(valid, ir.Literal | ir.Ref) and bound(valid) == extent
 
 
 def _is_kept(
@@ -210,9 +223,9 @@ def _is_kept(
         whole = view.origin == ir.Literal(0) and (rows, columns) == fits[id(call)][:2]
         if not whole or any(v.buffer == storage.name for v in call.views[:-1]):
             return False
-    touching = sum(_touches(each, storage.name) for each in nodes.walk(body))
+    touching = sum(touches(each, storage.name) for each in nodes.walk(body))
     inside = sum(
-        _touches(each, storage.name)
+        touches(each, storage.name)
         for loop, lanes in rectangles(body)
         for each in (lanes, *nodes.walk(lanes.body))
         if placed(loop, lanes, storage.name, columns or 0, bound)
@@ -277,7 +290,7 @@ def placed(
     return True
 
 
-def _touches(statement: nodes.Statement, storage: str) -> int:
+def touches(statement: nodes.Statement, storage: str) -> int:
     """How often a statement names a storage, those inside not counted."""
     match statement:
         case nodes.LaneLoop(rows=rows):

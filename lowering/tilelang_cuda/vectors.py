@@ -86,7 +86,9 @@ def _plain(loop: nodes.LaneLoop, memories: Mapping[str, ir.Expr]) -> Iterator[no
     """The buffers that a loop touches from their first element on, as rows."""
     seen: set[str] = set()
     for statement in nodes.walk(loop.body):
-        touched = {p.buffer: p.dtype for p in nodes.parts(statement) if isinstance(p, nodes.Element)}
+        touched = {
+            p.buffer: p.dtype for p in nodes.parts(statement) if isinstance(p, nodes.Element)
+        }
         if isinstance(statement, nodes.Write):
             touched[statement.buffer] = statement.value.dtype
         for buffer, dtype in touched.items():
