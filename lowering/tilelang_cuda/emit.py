@@ -115,9 +115,9 @@ class TileLangWrapper(Wrapper):
         option = word(self.names, "held")
         if kernel.held is not None:
             asked = self.names.functions.get("turns_held", "turns_held")
-            lanes = self.expression(kernel.held.upper)
+            upper = self.expression(kernel.held.upper)
             most = f"{MOST_BYTES // kernel.held.lane_bytes} // {width}"
-            self.line(f"{option} = {asked}({lanes}, {HOLDING} * {width}, {most})", deeper)
+            self.line(f"{option} = {asked}({upper}, {HOLDING} * {width}, {most})", deeper)
             options.append(option)
         if kernel.scratch:
             most = f"min(programs, {SCRATCH_BLOCKS})"
@@ -418,10 +418,13 @@ class _Phase:
             for product in streamed
             for operand in (product.left, product.right)
         )
+        # A tile that is delivered after the loop lies where the operands did; inside of another
+        # loop it has a place of its own.
+        outermost = {id(each) for each in self.phase.program.body}
         left = self._left() - sum(
             math.prod(streamed[0].extents) * found.row.dtype.bytes
             for loop, lanes in rectangles(self.phase.program.body)
-            if (found := self.printer.delivery(loop, lanes))
+            if (found := self.printer.delivery(loop, lanes)) and id(loop) not in outermost
         )
         return max(min(left // max(each, 1), MOST_STAGES), 1)
 

@@ -69,6 +69,18 @@ class Fragments(Expressions, PythonLines):
                 start = PYTHON.binary("+", first, start)
             self.places[row.name] = memory, self.bind(f"{row.name}_start", start, None)
 
+    def bound(self, expression: ir.Expr) -> int | None:
+        """What an expression is at most, where that is known when the kernel is compiled."""
+        value = self.constant(expression)
+        if value is not None:
+            return int(value)
+        match expression:
+            case ir.Binary("min", left, right):
+                known = [b for b in (self.bound(left), self.bound(right)) if b is not None]
+                return min(known, default=None)
+            case _:
+                return None
+
     def _of_fragment(self, loop: nodes.Loop) -> nodes.LaneLoop | None:
         """The inner loop of a rectangle that touches an accumulator in a fragment."""
         for _, lanes in rectangles((loop,)):

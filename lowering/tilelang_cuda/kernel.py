@@ -500,18 +500,6 @@ class KernelPrinter(Fragments):
         """The largest number of lanes of a loop that is known when the kernel is compiled."""
         return None if self.constant(loop.lower) is None else self.bound(loop.upper)
 
-    def bound(self, expression: ir.Expr) -> int | None:
-        """What an expression is at most, where that is known when the kernel is compiled."""
-        value = self.constant(expression)
-        if value is not None:
-            return int(value)
-        match expression:
-            case ir.Binary("min", left, right):
-                known = [b for b in (self.bound(left), self.bound(right)) if b is not None]
-                return min(known, default=None)
-            case _:
-                return None
-
     def _rectangle(self, loops: list[nodes.Loop | nodes.LaneLoop]) -> None:
         """The lanes of a nest of loops, dealt out by their numbers in row-major order."""
         widths: list[Code] = []

@@ -37,6 +37,7 @@ def test_a_half_product_streams_tiles_to_matrix_units(tmp_path: Path) -> None:
     sources = {k["architecture"]: Path(k["source"]).read_text("utf-8") for k in kernels}
     assert "tma_load" in sources["sm_90a"]
     assert "wgmma" in sources["sm_90a"]
+    assert "tma_store" in sources["sm_90a"]
     assert "tma_load" not in sources["sm_80"]
     assert "mma_sync" in sources["sm_80"]
 
@@ -86,6 +87,56 @@ def test_an_injected_fault_is_found(name: str, tmp_path: Path) -> None:
         except ToolchainError:
             return
     assert not all(np.allclose(found[key], value, 1e-5) for key, value in expected.items())
+
+
+def agrees(text: str, name: str, symbols: dict[str, int], old: str, new: str, at: Path) -> bool:
+    """Whether a kernel, with `old` replaced in its text, gives what the interpreter does."""
+    kernel = lower(text, "tilelang_cuda")[1]
+    assert old in kernel.source
+    kernel = attrs.evolve(kernel, source=kernel.source.replace(old, new))
+    tensors = inputs(kernel.sketch, symbols, {})
+    expected = reference(kernel.sketch, tensors, symbols, {})[name]
+    with TOOLCHAIN.open(Artefact(kernel, at)) as session:
+        found = session.run(tensors, symbols, {})[name]
+    return np.allclose(found.astype("f8"), expected.astype("f8"), rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("columns", "old", "new"),
+    [
+        (1100, "", ""),
+        (301, "", ""),
+        (9000, "", ""),
+        (1100, "= X_held[thread, turn * width + v]", "= X_held[thread, v]"),
+        (1100, "= x_exp_held[thread, turn * width + v]", "= x_exp_held[0, turn * width + v]"),
+        (9000, "= x_exp_memory[x_exp_memory_start + number", "= x_exp_memory[number"),
+    ],
+)
+def test_threads_hold_rows_that_are_short_enough(
+    columns: int, old: str, new: str, tmp_path: Path
+) -> None:
+    """Lanes four and one at a time, and a row that is too long; each with a fault that is found."""
+    text = example("softmax").replace("N <= 8192", "N <= 20000")
+    assert agrees(text, "Y", {"M": 3, "N": columns}, old, new, tmp_path) is (old == "")
+
+
+@pytest.mark.parametrize(
+    ("columns", "old", "new"),
+    [
+        (136, "", ""),
+        (131, "", ""),
+        (136, "T.copy(C_tile, C_matrix[", "T.copy(C_tile, C_matrix[1 + "),
+        (131, "C[C_row_start + lane] =", "C[C_row_start] ="),
+    ],
+)
+def test_results_of_a_half_product_are_delivered_as_tiles(
+    columns: int, old: str, new: str, tmp_path: Path
+) -> None:
+    """Where rows begin at multiples of 16 bytes; beyond the ends of the tensor nothing is written,
+    by either form."""
+    symbols = {"M": 70, "N": columns, "K": 72}
+    found = agrees(example("matmul_half"), "C", symbols, old, new, tmp_path)
+    assert found is (old == "")
 
 
 #: Not of a tile of each kind of type.

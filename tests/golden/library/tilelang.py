@@ -744,3 +744,10 @@ def lanes_at_once(lanes, sizes, *tensors):
     begin at multiples of 16 bytes, else 1."""
     whole = all(size % lanes == 0 for size in sizes)
     return lanes if whole and all(tensor.data_ptr() % 16 == 0 for tensor in tensors) else 1
+
+
+def turns_held(lanes, share, most):
+    """The turns in which threads take `share` lanes at a time, where they can hold the lanes of so
+    many in registers: at most `most`, else 0."""
+    turns = -(-lanes // share)
+    return turns if turns <= most else 0

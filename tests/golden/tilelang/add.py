@@ -36,7 +36,7 @@ def add_bias_kernel(width):
             i = T.truncdiv(program, j_programs)
             count = T.min(T.int64(TM), M - i * TM)
             count_ = count * 256
-            for turn in T.serial(T.ceildiv(count_, 128 * width)):
+            for turn in T.unroll(2) if width > 1 else T.serial(T.ceildiv(count_, 128 * width)):
                 for thread in T.Parallel(128):
                     number = (turn * T.int64(128) + thread) * width
                     if number < count_:
@@ -59,6 +59,7 @@ def add_bias_kernel(width):
                             for v in T.vectorized(width):
                                 BIAS_row_lanes[v] = BIAS[BIAS_row_start + first + v]
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = first + v
                                 x = X_row_lanes[v]
                                 bias = BIAS_row_lanes[v]

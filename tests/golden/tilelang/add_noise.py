@@ -47,7 +47,7 @@ def add_noise_kernel(width):
             X_row_start = i * T_
             Y_row_start = i * T_
             count = T.min(T.int64(T_), N - i * T_)
-            for turn in T.serial(T.ceildiv(count, 128 * width)):
+            for turn in T.unroll(2) if width > 1 else T.serial(T.ceildiv(count, 128 * width)):
                 for thread in T.Parallel(128):
                     number = (turn * T.int64(128) + thread) * width
                     if number < count:
@@ -56,6 +56,7 @@ def add_noise_kernel(width):
                         for v in T.vectorized(width):
                             X_row_lanes[v] = X[X_row_start + number + v]
                         for v in T.unroll(width):
+                            lane = T.alloc_var("int64")
                             lane = number + v
                             noise_value = noise[lane]
                             x = X_row_lanes[v]

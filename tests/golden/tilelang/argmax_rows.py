@@ -47,7 +47,7 @@ def argmax_rows_kernel(width):
                 for thread in T.Parallel(128):
                     block_parts[thread] = T.float32(float("-inf"))
                 count = T.min(T.int64(T_), N - j * T_)
-                for turn in T.serial(T.ceildiv(count, 128 * width)):
+                for turn in T.unroll(4) if width > 1 else T.serial(T.ceildiv(count, 128 * width)):
                     for thread in T.Parallel(128):
                         number = (turn * T.int64(128) + thread) * width
                         if number < count:
@@ -55,6 +55,7 @@ def argmax_rows_kernel(width):
                             for v in T.vectorized(width):
                                 X_row_lanes[v] = X[X_row_start + number + v]
                             for v in T.unroll(width):
+                                lane_ = T.alloc_var("int64")
                                 lane_ = number + v
                                 x = X_row_lanes[v]
                                 argmax_0[lane_] = x

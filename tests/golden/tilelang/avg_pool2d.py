@@ -116,7 +116,7 @@ def avg_pool2d_kernel(width):
             T.sync_threads()
             count = T.min(T.int64(TH), OH - i * TH)
             count_ = count * 64
-            for turn in T.serial(T.ceildiv(count_, 128 * width)):
+            for turn in T.unroll(2) if width > 1 else T.serial(T.ceildiv(count_, 128 * width)):
                 for thread in T.Parallel(128):
                     number = (turn * T.int64(128) + thread) * width
                     if number < count_:
@@ -129,6 +129,7 @@ def avg_pool2d_kernel(width):
                             first = lane
                             Y_row_lanes = T.alloc_local((width,), "float32")
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = first + v
                                 y_value = y[y_row_4_start + lane]
                                 Y_row_lanes[v] = y_value

@@ -37,7 +37,7 @@ def block_scale_kernel(width):
             i = program
             count = T.min(T.int64(T_), M - i * T_)
             count_ = count * 256
-            for turn in T.serial(T.ceildiv(count_, 128 * width)):
+            for turn in T.unroll(2) if width > 1 else T.serial(T.ceildiv(count_, 128 * width)):
                 for thread in T.Parallel(128):
                     number = (turn * T.int64(128) + thread) * width
                     if number < count_:
@@ -51,6 +51,7 @@ def block_scale_kernel(width):
                         for v in T.vectorized(width):
                             X_row_lanes[v] = X[X_row_start + first + v]
                         for v in T.unroll(width):
+                            lane = T.alloc_var("int64")
                             lane = first + v
                             x = X_row_lanes[v]
                             reshape_0[reshape_0_row_start + lane] = x
@@ -175,6 +176,7 @@ def block_scale_kernel(width):
                     if number < 8:
                         SCALE_row_lanes = T.alloc_local((width,), "float32")
                         for v in T.unroll(width):
+                            lane = T.alloc_var("int64")
                             lane = number + v
                             reshape_result_3_value = reshape_result_3[reshape_result_3_row_start + lane]
                             flat = reshape_result_3_value
@@ -184,12 +186,13 @@ def block_scale_kernel(width):
                 # store(y -> Y[i*T:(i+1)*T, 0:256])
                 y_row_2_start = row * 256
                 Y_row_start = (i * T_ + row) * 256
-                for turn in T.serial(T.ceildiv(256, 128 * width)):
+                for turn in T.unroll(1) if width > 1 else T.serial(T.ceildiv(256, 128 * width)):
                     for thread in T.Parallel(128):
                         number = (turn * T.int64(128) + thread) * width
                         if number < 256:
                             Y_row_lanes = T.alloc_local((width,), "float32")
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = number + v
                                 y_value = y[y_row_2_start + lane]
                                 Y_row_lanes[v] = y_value

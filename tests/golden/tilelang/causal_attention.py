@@ -83,6 +83,7 @@ def causal_attention_kernel(width):
                                 for v_ in T.vectorized(width):
                                     Q_row_lanes[v_] = Q[Q_row_start + number + v_]
                                 for v_ in T.unroll(width):
+                                    lane = T.alloc_var("int64")
                                     lane = number + v_
                                     y_row_lanes[v_] = T.float32(0.0)
                                     q = Q_row_lanes[v_]
@@ -141,7 +142,7 @@ def causal_attention_kernel(width):
                         T.sync_threads()
                         count__ = T.min(T.int64(TM), M - i * TM)
                         count___ = count__ * 64
-                        for turn in T.serial(T.ceildiv(count___, 128 * width)):
+                        for turn in T.unroll(8) if width > 1 else T.serial(T.ceildiv(count___, 128 * width)):
                             for thread in T.Parallel(128):
                                 number = (turn * T.int64(128) + thread) * width
                                 if number < count___:
@@ -157,6 +158,7 @@ def causal_attention_kernel(width):
                                         for v_ in T.vectorized(width):
                                             MASK_row_lanes[v_] = MASK[MASK_row_start + first + v_]
                                         for v_ in T.unroll(width):
+                                            lane = T.alloc_var("int64")
                                             lane = first + v_
                                             scores_value = scores[scores_row_2_start + lane]
                                             mask = MASK_row_lanes[v_]
@@ -234,14 +236,21 @@ def causal_attention_kernel(width):
                             running_sum[row] = running_sum_value_2
                         # mul(y, correction, y)
                         y_row_2_start = y_memory_start + row * D
-                        for turn in T.serial(T.ceildiv(D, 128)):
+                        for turn in T.serial(T.ceildiv(D, 128 * width)):
                             for thread in T.Parallel(128):
-                                number = turn * T.int64(128) + thread
+                                number = (turn * T.int64(128) + thread) * width
                                 if number < D:
-                                    lane = number
-                                    y_value = y_memory[y_row_2_start + lane]
-                                    y_value_2 = y_value * correction_exp
-                                    y_memory[y_row_2_start + lane] = y_value_2
+                                    y_row_2_lanes = T.alloc_local((width,), "float32")
+                                    for v_ in T.vectorized(width):
+                                        y_row_2_lanes[v_] = y_memory[y_row_2_start + number + v_]
+                                    for v_ in T.unroll(width):
+                                        lane = T.alloc_var("int64")
+                                        lane = number + v_
+                                        y_value = y_row_2_lanes[v_]
+                                        y_value_2 = y_value * correction_exp
+                                        y_row_2_lanes[v_] = y_value_2
+                                    for v_ in T.vectorized(width):
+                                        y_memory[y_row_2_start + number + v_] = y_row_2_lanes[v_]
                         # copy(new_max, running_max)
                         running_max_value_2 = new_max
                         if T.get_thread_binding() == 0:
@@ -290,6 +299,7 @@ def causal_attention_kernel(width):
                                 for v_ in T.vectorized(width):
                                     y_row_3_lanes[v_] = y_memory[y_row_3_start + number + v_]
                                 for v_ in T.unroll(width):
+                                    lane = T.alloc_var("int64")
                                     lane = number + v_
                                     y_value = y_row_3_lanes[v_]
                                     y_value_2 = y_value / running_sum_value
@@ -367,10 +377,10 @@ def causal_attention(
     programs = B * HQ * tilelang.cdiv(M, TM)
     require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
+        width = lanes_at_once(4, [D, N], Q_dense, K_dense, V_dense, MASK_dense, Y_dense)
         blocks = min(programs, 1024)
         y_memory = torch.empty(max(blocks * (TM * D), 1), dtype=torch.float32, device=device)
         q_mul_memory = torch.empty(max(blocks * (TM * D), 1), dtype=torch.float32, device=device)
-        width = lanes_at_once(4, [D, N], Q_dense, K_dense, V_dense, MASK_dense, Y_dense)
         causal_attention_kernel(width)(
             Q_dense.view(-1),
             K_dense.view(-1),

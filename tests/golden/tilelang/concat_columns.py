@@ -37,7 +37,7 @@ def concat_columns_kernel(width):
                 A_row_start = i * N + j * T_
                 Y_row_start = i * (N + K) + j * T_
                 count = T.min(T.int64(T_), N - j * T_)
-                for turn in T.serial(T.ceildiv(count, 128 * width)):
+                for turn in T.unroll(2) if width > 1 else T.serial(T.ceildiv(count, 128 * width)):
                     for thread in T.Parallel(128):
                         number = (turn * T.int64(128) + thread) * width
                         if number < count:
@@ -46,6 +46,7 @@ def concat_columns_kernel(width):
                             for v in T.vectorized(width):
                                 A_row_lanes[v] = A[A_row_start + number + v]
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = number + v
                                 a = A_row_lanes[v]
                                 Y_row_lanes[v] = a
@@ -59,7 +60,7 @@ def concat_columns_kernel(width):
                 B_row_start = i * K + j_2 * T_
                 Y_row_2_start = i * (N + K) + N + j_2 * T_
                 count_ = T.min(T.int64(T_), K - j_2 * T_)
-                for turn in T.serial(T.ceildiv(count_, 128 * width)):
+                for turn in T.unroll(2) if width > 1 else T.serial(T.ceildiv(count_, 128 * width)):
                     for thread in T.Parallel(128):
                         number = (turn * T.int64(128) + thread) * width
                         if number < count_:
@@ -68,6 +69,7 @@ def concat_columns_kernel(width):
                             for v in T.vectorized(width):
                                 B_row_lanes[v] = B[B_row_start + number + v]
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = number + v
                                 b = B_row_lanes[v]
                                 Y_row_2_lanes[v] = b

@@ -197,6 +197,7 @@ def conv2d_kernel(width):
                                 for v_ in T.vectorized(width):
                                     BIAS_row_lanes[v_] = BIAS[BIAS_row_start + first + v_]
                                 for v_ in T.unroll(width):
+                                    lane = T.alloc_var("int64")
                                     lane = first + v_
                                     y_value = y[y_row_2_start + lane]
                                     bias = BIAS_row_lanes[v_]

@@ -46,7 +46,7 @@ def cross_entropy_phase_1_kernel(width):
                 for thread in T.Parallel(128):
                     block_max_parts[thread] = T.float32(float("-inf"))
                 count = T.min(T.int64(T_), N - j * T_)
-                for turn in T.serial(T.ceildiv(count, 128 * width)):
+                for turn in T.unroll(4) if width > 1 else T.serial(T.ceildiv(count, 128 * width)):
                     for thread in T.Parallel(128):
                         number = (turn * T.int64(128) + thread) * width
                         if number < count:
@@ -54,6 +54,7 @@ def cross_entropy_phase_1_kernel(width):
                             for v in T.vectorized(width):
                                 LOGITS_row_lanes[v] = LOGITS[LOGITS_row_start + number + v]
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = number + v
                                 x = LOGITS_row_lanes[v]
                                 operand = block_max_parts[thread]
@@ -77,7 +78,7 @@ def cross_entropy_phase_1_kernel(width):
                 for thread in T.Parallel(128):
                     block_sum_parts[thread] = T.float32(0.0)
                 count_ = T.min(T.int64(T_), N - j * T_)
-                for turn in T.serial(T.ceildiv(count_, 128 * width)):
+                for turn in T.unroll(4) if width > 1 else T.serial(T.ceildiv(count_, 128 * width)):
                     for thread in T.Parallel(128):
                         number = (turn * T.int64(128) + thread) * width
                         if number < count_:
@@ -85,6 +86,7 @@ def cross_entropy_phase_1_kernel(width):
                             for v in T.vectorized(width):
                                 LOGITS_row_2_lanes[v] = LOGITS[LOGITS_row_2_start + number + v]
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = number + v
                                 x = LOGITS_row_2_lanes[v]
                                 x_sub = x - new_max
@@ -142,7 +144,7 @@ def cross_entropy_phase_2_kernel(width):
                 for thread in T.Parallel(128):
                     part_parts[thread] = T.float32(0.0)
                 count__ = T.min(T.int64(T_), M - j_2 * T_)
-                for turn in T.serial(T.ceildiv(count__, 128 * width)):
+                for turn in T.unroll(4) if width > 1 else T.serial(T.ceildiv(count__, 128 * width)):
                     for thread in T.Parallel(128):
                         number = (turn * T.int64(128) + thread) * width
                         if number < count__:
@@ -150,6 +152,7 @@ def cross_entropy_phase_2_kernel(width):
                             for v in T.vectorized(width):
                                 ROWS_row_lanes[v] = ROWS[ROWS_row_start + number + v]
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = number + v
                                 rows = ROWS_row_lanes[v]
                                 part_parts[thread] = part_parts[thread] + rows

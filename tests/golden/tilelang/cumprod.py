@@ -59,7 +59,7 @@ def cumprod_kernel(width):
                 for thread in T.Parallel(128):
                     y_highest_parts[thread] = (T.int64(-9223372036854775807) - T.int64(1))
                 count = T.min(T.int64(T_), N - j * T_)
-                for turn in T.serial(T.ceildiv(count, 128 * width)):
+                for turn in T.unroll(4) if width > 1 else T.serial(T.ceildiv(count, 128 * width)):
                     for thread in T.Parallel(128):
                         number = (turn * T.int64(128) + thread) * width
                         if number < count:
@@ -67,6 +67,7 @@ def cumprod_kernel(width):
                             for v in T.vectorized(width):
                                 X_row_lanes[v] = X[X_row_start + number + v]
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = number + v
                                 x = X_row_lanes[v]
                                 y_valid = x == T.float32(0.0)
@@ -114,7 +115,7 @@ def cumprod_kernel(width):
                 T.sync_threads()
                 X_row_2_start = i * N + j * T_
                 count_ = T.min(T.int64(T_), N - j * T_)
-                for turn in T.serial(T.ceildiv(count_, 128 * width)):
+                for turn in T.unroll(4) if width > 1 else T.serial(T.ceildiv(count_, 128 * width)):
                     for thread in T.Parallel(128):
                         number = (turn * T.int64(128) + thread) * width
                         if number < count_:
@@ -122,6 +123,7 @@ def cumprod_kernel(width):
                             for v in T.vectorized(width):
                                 X_row_2_lanes[v] = X[X_row_2_start + number + v]
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = number + v
                                 y_factor_value = y_factor[lane]
                                 x = X_row_2_lanes[v]
@@ -161,12 +163,13 @@ def cumprod_kernel(width):
                 for thread in T.Parallel(128):
                     y_some_parts[thread] = T.int32(0)
                 count__ = T.min(T.int64(T_), N - j * T_)
-                for turn in T.serial(T.ceildiv(count__, 128 * width)):
+                for turn in T.unroll(4) if width > 1 else T.serial(T.ceildiv(count__, 128 * width)):
                     for thread in T.Parallel(128):
                         number = (turn * T.int64(128) + thread) * width
                         if number < count__:
                             Y_row_lanes = T.alloc_local((width,), "float32")
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = number + v
                                 cumprod_result_value = cumprod_result[lane]
                                 y = cumprod_result_value

@@ -39,7 +39,7 @@ def cumsum_reverse_kernel(width):
                 T.sync_threads()
                 X_row_start = i * N + j * T_
                 count = T.min(T.int64(T_), N - j * T_)
-                for turn in T.serial(T.ceildiv(count, 128 * width)):
+                for turn in T.unroll(4) if width > 1 else T.serial(T.ceildiv(count, 128 * width)):
                     for thread in T.Parallel(128):
                         number = (turn * T.int64(128) + thread) * width
                         if number < count:
@@ -47,6 +47,7 @@ def cumsum_reverse_kernel(width):
                             for v in T.vectorized(width):
                                 X_row_lanes[v] = X[X_row_start + number + v]
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = number + v
                                 x = X_row_lanes[v]
                                 cumsum_0[lane] = x
@@ -78,7 +79,7 @@ def cumsum_reverse_kernel(width):
                 for thread in T.Parallel(128):
                     y_block_parts[thread] = T.float32(0.0)
                 count_ = T.min(T.int64(T_), N - j * T_)
-                for turn in T.serial(T.ceildiv(count_, 128 * width)):
+                for turn in T.unroll(4) if width > 1 else T.serial(T.ceildiv(count_, 128 * width)):
                     for thread in T.Parallel(128):
                         number = (turn * T.int64(128) + thread) * width
                         if number < count_:
@@ -87,6 +88,7 @@ def cumsum_reverse_kernel(width):
                             for v in T.vectorized(width):
                                 X_row_2_lanes[v] = X[X_row_2_start + number + v]
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = number + v
                                 cumsum_result_value = cumsum_result[lane]
                                 y = cumsum_result_value

@@ -42,7 +42,7 @@ def cumsum_two_phase_phase_1_kernel(width):
             for thread in T.Parallel(128):
                 total_parts[thread] = T.float32(0.0)
             count = T.min(T.int64(T_), N - j * T_)
-            for turn in T.serial(T.ceildiv(count, 128 * width)):
+            for turn in T.unroll(4) if width > 1 else T.serial(T.ceildiv(count, 128 * width)):
                 for thread in T.Parallel(128):
                     number = (turn * T.int64(128) + thread) * width
                     if number < count:
@@ -50,6 +50,7 @@ def cumsum_two_phase_phase_1_kernel(width):
                         for v in T.vectorized(width):
                             X_row_lanes[v] = X[X_row_start + number + v]
                         for v in T.unroll(width):
+                            lane = T.alloc_var("int64")
                             lane = number + v
                             x = X_row_lanes[v]
                             total_parts[thread] = total_parts[thread] + x
@@ -115,7 +116,7 @@ def cumsum_two_phase_phase_2_kernel(width):
             # load(X[i, j*T:(j+1)*T] -> x)
             X_row_start_ = i_2 * N + j_2 * T_
             count__ = T.min(T.int64(T_), N - j_2 * T_)
-            for turn in T.serial(T.ceildiv(count__, 128 * width)):
+            for turn in T.unroll(4) if width > 1 else T.serial(T.ceildiv(count__, 128 * width)):
                 for thread in T.Parallel(128):
                     number = (turn * T.int64(128) + thread) * width
                     if number < count__:
@@ -123,6 +124,7 @@ def cumsum_two_phase_phase_2_kernel(width):
                         for v in T.vectorized(width):
                             X_row_lanes_[v] = X[X_row_start_ + number + v]
                         for v in T.unroll(width):
+                            lane = T.alloc_var("int64")
                             lane = number + v
                             x_2 = X_row_lanes_[v]
                             cumsum_0[lane] = x_2
@@ -144,12 +146,13 @@ def cumsum_two_phase_phase_2_kernel(width):
             T.sync_threads()
             Y_row_start = i_2 * N + j_2 * T_
             count___ = T.min(T.int64(T_), N - j_2 * T_)
-            for turn in T.serial(T.ceildiv(count___, 128 * width)):
+            for turn in T.unroll(4) if width > 1 else T.serial(T.ceildiv(count___, 128 * width)):
                 for thread in T.Parallel(128):
                     number = (turn * T.int64(128) + thread) * width
                     if number < count___:
                         Y_row_lanes = T.alloc_local((width,), "float32")
                         for v in T.unroll(width):
+                            lane = T.alloc_var("int64")
                             lane = number + v
                             cumsum_result_value = cumsum_result[lane]
                             y = cumsum_result_value

@@ -38,7 +38,7 @@ def embedding_kernel(width):
             i = T.truncdiv(program, j_programs)
             count = T.min(T.int64(TM), B * L - i * TM)
             count_ = count * 128
-            for turn in T.serial(T.ceildiv(count_, 128 * width)):
+            for turn in T.unroll(2) if width > 1 else T.serial(T.ceildiv(count_, 128 * width)):
                 for thread in T.Parallel(128):
                     number = (turn * T.int64(128) + thread) * width
                     if number < count_:
@@ -54,6 +54,7 @@ def embedding_kernel(width):
                             first = lane
                             Y_row_lanes = T.alloc_local((width,), "float32")
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = first + v
                                 y = T.if_then_else(
                                     T.And(token >= 0, token < V),

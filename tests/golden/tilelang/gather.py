@@ -39,7 +39,7 @@ def gather_kernel(width):
             INDEX_row_start = i * K + j * T_
             Y_row_start = i * K + j * T_
             count = T.min(T.int64(T_), K - j * T_)
-            for turn in T.serial(T.ceildiv(count, 128 * width)):
+            for turn in T.unroll(1) if width > 1 else T.serial(T.ceildiv(count, 128 * width)):
                 for thread in T.Parallel(128):
                     number = (turn * T.int64(128) + thread) * width
                     if number < count:
@@ -48,6 +48,7 @@ def gather_kernel(width):
                         for v in T.vectorized(width):
                             INDEX_row_lanes[v] = INDEX[INDEX_row_start + number + v]
                         for v in T.unroll(width):
+                            lane = T.alloc_var("int64")
                             lane = number + v
                             index = INDEX_row_lanes[v]
                             y = T.if_then_else(

@@ -58,7 +58,7 @@ def great_circle_kernel(width):
             LON1_row_start = i * T_
             ANGLE_row_start = i * T_
             count = T.min(T.int64(T_), N - i * T_)
-            for turn_ in T.serial(T.ceildiv(count, 128 * width)):
+            for turn_ in T.unroll(2) if width > 1 else T.serial(T.ceildiv(count, 128 * width)):
                 for thread in T.Parallel(128):
                     number = (turn_ * T.int64(128) + thread) * width
                     if number < count:
@@ -76,6 +76,7 @@ def great_circle_kernel(width):
                         for v in T.vectorized(width):
                             LON1_row_lanes[v] = LON1[LON1_row_start + number + v]
                         for v in T.unroll(width):
+                            lane = T.alloc_var("int64")
                             lane = number + v
                             lat1 = LAT1_row_lanes[v]
                             sin1 = T.sin(lat1)

@@ -54,7 +54,7 @@ def group_norm_kernel(width):
                 for thread in T.Parallel(128):
                     sum__parts[thread] = T.float32(0.0)
                 count = T.min(T.int64(T_), CG * H * W - j * T_)
-                for turn in T.serial(T.ceildiv(count, 128 * width)):
+                for turn in T.unroll(2) if width > 1 else T.serial(T.ceildiv(count, 128 * width)):
                     for thread in T.Parallel(128):
                         number = (turn * T.int64(128) + thread) * width
                         if number < count:
@@ -62,6 +62,7 @@ def group_norm_kernel(width):
                             for v in T.vectorized(width):
                                 X_row_lanes[v] = X[X_row_start + number + v]
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = number + v
                                 x = X_row_lanes[v]
                                 sum__parts[thread] = sum__parts[thread] + x
@@ -85,7 +86,7 @@ def group_norm_kernel(width):
                 for thread in T.Parallel(128):
                     sum__2_parts[thread] = T.float32(0.0)
                 count_ = T.min(T.int64(T_), CG * H * W - j_2 * T_)
-                for turn in T.serial(T.ceildiv(count_, 128 * width)):
+                for turn in T.unroll(2) if width > 1 else T.serial(T.ceildiv(count_, 128 * width)):
                     for thread in T.Parallel(128):
                         number = (turn * T.int64(128) + thread) * width
                         if number < count_:
@@ -93,6 +94,7 @@ def group_norm_kernel(width):
                             for v in T.vectorized(width):
                                 X_row_2_lanes[v] = X[X_row_2_start + number + v]
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = number + v
                                 x_2 = X_row_2_lanes[v]
                                 x_2_sub = x_2 - mean
@@ -126,7 +128,7 @@ def group_norm_kernel(width):
                     X_row_3_start = ((n * groups + g) * CG + c) * (H * W) + j_3 * T_
                     Y_row_start = ((n * groups + g) * CG + c) * (H * W) + j_3 * T_
                     count__ = T.min(T.int64(T_), H * W - j_3 * T_)
-                    for turn in T.serial(T.ceildiv(count__, 128 * width)):
+                    for turn in T.unroll(2) if width > 1 else T.serial(T.ceildiv(count__, 128 * width)):
                         for thread in T.Parallel(128):
                             number = (turn * T.int64(128) + thread) * width
                             if number < count__:
@@ -135,6 +137,7 @@ def group_norm_kernel(width):
                                 for v in T.vectorized(width):
                                     X_row_3_lanes[v] = X[X_row_3_start + number + v]
                                 for v in T.unroll(width):
+                                    lane = T.alloc_var("int64")
                                     lane = number + v
                                     x_3 = X_row_3_lanes[v]
                                     x_3_sub = x_3 - mean

@@ -36,7 +36,7 @@ def heat_phase_1_kernel(width):
             i = T.truncdiv(program, j_programs)
             count = T.min(T.int64(TM), M - i * TM)
             count_ = count * 128
-            for turn in T.serial(T.ceildiv(count_, 128 * width)):
+            for turn in T.unroll(2) if width > 1 else T.serial(T.ceildiv(count_, 128 * width)):
                 for thread in T.Parallel(128):
                     number = (turn * T.int64(128) + thread) * width
                     if number < count_:
@@ -64,6 +64,7 @@ def heat_phase_1_kernel(width):
                             for v in T.vectorized(width):
                                 U_row_lanes[v] = U[U_row_start + first + v]
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = first + v
                                 here = U_row_lanes[v]
                                 around = here * T.float32(-4.0)
@@ -132,7 +133,7 @@ def heat_phase_2_kernel(width):
             i_2 = T.truncdiv(program, j_2_programs)
             count__ = T.min(T.int64(TM), M - i_2 * TM)
             count___ = count__ * 128
-            for turn in T.serial(T.ceildiv(count___, 128 * width)):
+            for turn in T.unroll(2) if width > 1 else T.serial(T.ceildiv(count___, 128 * width)):
                 for thread in T.Parallel(128):
                     number = (turn * T.int64(128) + thread) * width
                     if number < count___:
@@ -149,6 +150,7 @@ def heat_phase_2_kernel(width):
                             for v in T.vectorized(width):
                                 NEXT_row_lanes_[v] = NEXT[NEXT_row_start_ + first + v]
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = first + v
                                 next = NEXT_row_lanes_[v]
                                 U_row_lanes_[v] = next

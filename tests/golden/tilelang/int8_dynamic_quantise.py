@@ -43,7 +43,7 @@ def int8_dynamic_quantise_kernel(width):
                 for thread in T.Parallel(128):
                     block_parts[thread] = T.float32(float("-inf"))
                 count = T.min(T.int64(T_), N - j * T_)
-                for turn in T.serial(T.ceildiv(count, 128 * width)):
+                for turn in T.unroll(2) if width > 1 else T.serial(T.ceildiv(count, 128 * width)):
                     for thread in T.Parallel(128):
                         number = (turn * T.int64(128) + thread) * width
                         if number < count:
@@ -51,6 +51,7 @@ def int8_dynamic_quantise_kernel(width):
                             for v in T.vectorized(width):
                                 X_row_lanes[v] = X[X_row_start + number + v]
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = number + v
                                 x = X_row_lanes[v]
                                 x_abs = absolute(x)
@@ -77,7 +78,7 @@ def int8_dynamic_quantise_kernel(width):
                 X_row_2_start = i * N + j_2 * T_
                 Q_row_start = i * N + j_2 * T_
                 count_ = T.min(T.int64(T_), N - j_2 * T_)
-                for turn in T.serial(T.ceildiv(count_, 128 * width)):
+                for turn in T.unroll(2) if width > 1 else T.serial(T.ceildiv(count_, 128 * width)):
                     for thread in T.Parallel(128):
                         number = (turn * T.int64(128) + thread) * width
                         if number < count_:
@@ -86,6 +87,7 @@ def int8_dynamic_quantise_kernel(width):
                             for v in T.vectorized(width):
                                 X_row_2_lanes[v] = X[X_row_2_start + number + v]
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = number + v
                                 x_2 = X_row_2_lanes[v]
                                 x_2_div = x_2 / scale

@@ -64,7 +64,7 @@ def integers_kernel(width):
             BELOW_row_start = i * T_
             NOT_ABOVE_row_start = i * T_
             count = T.min(T.int64(T_), N - i * T_)
-            for turn in T.serial(T.ceildiv(count, 128 * width)):
+            for turn in T.unroll(1) if width > 1 else T.serial(T.ceildiv(count, 128 * width)):
                 for thread in T.Parallel(128):
                     number_ = (turn * T.int64(128) + thread) * width
                     if number_ < count:
@@ -79,6 +79,7 @@ def integers_kernel(width):
                         for v in T.vectorized(width):
                             B_row_lanes[v] = B[B_row_start + number_ + v]
                         for v in T.unroll(width):
+                            lane = T.alloc_var("int64")
                             lane = number_ + v
                             a = A_row_lanes[v]
                             operand = T.alloc_var("int32")

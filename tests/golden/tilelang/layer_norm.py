@@ -7,11 +7,11 @@ import tilelang.language as T
 import torch
 
 
-# The library: typed, rsqrt, sum_of, lanes_at_once.
+# The library: typed, rsqrt, sum_of, lanes_at_once, turns_held.
 
 
 @tilelang.jit(pass_configs={"tl.disable_safe_memory_legalize": True})
-def layer_norm_kernel(width):
+def layer_norm_kernel(width, held):
     @T.prim_func
     def kernel(
         X: T.Tensor((T.dynamic("X_size", "int64"),), "float32"),
@@ -24,11 +24,15 @@ def layer_norm_kernel(width):
         blocks: T.int64,
         x_sub_memory: T.Tensor((T.dynamic("x_sub_memory_size", "int64"),), "float32"),
     ):
-        with T.Kernel(T.cast(blocks, "int32"), threads=128) as block:
+        with T.Kernel(T.cast(blocks, "int32"), threads=256) as block:
             N = N_units * width
+            if held:
+                X_held = T.alloc_fragment((256, held * width), "float32")
+            if held:
+                x_sub_held = T.alloc_fragment((256, held * width), "float32")
             # Each block runs every blocks-th program.
             x_sub_memory_start = T.cast(block, "int64") * N
-            for turn in T.serial(T.ceildiv(programs - block, blocks)):
+            for turn in T.serial(1 if held else T.ceildiv(programs - block, blocks)):
                 program = block + turn * blocks
                 # for i in range(M):
                 i = program
@@ -39,17 +43,21 @@ def layer_norm_kernel(width):
                 # load(X[i, 0:N] -> x)
                 # reduce_sum(x, 0, mean)
                 X_row_start = i * N
-                mean_parts = T.alloc_fragment((128,), "float32")
-                for thread in T.Parallel(128):
+                mean_parts = T.alloc_fragment((256,), "float32")
+                for thread in T.Parallel(256):
                     mean_parts[thread] = T.float32(0.0)
-                for turn in T.serial(T.ceildiv(N, 128 * width)):
-                    for thread in T.Parallel(128):
-                        number = (turn * T.int64(128) + thread) * width
+                for turn in T.unroll(held) if held else T.serial(T.ceildiv(N, 256 * width)):
+                    for thread in T.Parallel(256):
+                        number = (turn * T.int64(256) + thread) * width
                         if number < N:
                             X_row_lanes = T.alloc_local((width,), "float32")
                             for v in T.vectorized(width):
                                 X_row_lanes[v] = X[X_row_start + number + v]
+                            if held:
+                                for v in T.vectorized(width):
+                                    X_held[thread, turn * width + v] = X_row_lanes[v]
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = number + v
                                 x = X_row_lanes[v]
                                 mean_parts[thread] = mean_parts[thread] + x
@@ -63,23 +71,31 @@ def layer_norm_kernel(width):
                 # mul(x, x, square)
                 # reduce_sum(square, 0, variance)
                 X_row_2_start = i * N
-                variance_parts = T.alloc_fragment((128,), "float32")
-                for thread in T.Parallel(128):
+                variance_parts = T.alloc_fragment((256,), "float32")
+                for thread in T.Parallel(256):
                     variance_parts[thread] = T.float32(0.0)
-                for turn in T.serial(T.ceildiv(N, 128 * width)):
-                    for thread in T.Parallel(128):
-                        number = (turn * T.int64(128) + thread) * width
+                for turn in T.unroll(held) if held else T.serial(T.ceildiv(N, 256 * width)):
+                    for thread in T.Parallel(256):
+                        number = (turn * T.int64(256) + thread) * width
                         if number < N:
                             X_row_2_lanes = T.alloc_local((width,), "float32")
+                            x_sub_lanes = T.alloc_local((width,), "float32")
                             for v in T.vectorized(width):
-                                X_row_2_lanes[v] = X[X_row_2_start + number + v]
+                                X_row_2_lanes[v] = X_held[thread, turn * width + v] if held else X[X_row_2_start + number + v]
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = number + v
                                 x = X_row_2_lanes[v]
                                 x_sub_value = x - mean_div
-                                x_sub_memory[x_sub_memory_start + lane] = x_sub_value
+                                x_sub_lanes[v] = x_sub_value
                                 square = x_sub_value * x_sub_value
                                 variance_parts[thread] = variance_parts[thread] + square
+                            if held:
+                                for v in T.vectorized(width):
+                                    x_sub_held[thread, turn * width + v] = x_sub_lanes[v]
+                            else:
+                                for v in T.vectorized(width):
+                                    x_sub_memory[x_sub_memory_start + number + v] = x_sub_lanes[v]
                 variance_total = T.alloc_local((1,), "float32")
                 sum_of(variance_parts, variance_total)
                 variance = variance + variance_total[0]
@@ -96,17 +112,27 @@ def layer_norm_kernel(width):
                 # store(x -> Y[i, 0:N])
                 T.sync_threads()
                 Y_row_start = i * N
-                for turn in T.serial(T.ceildiv(N, 128 * width)):
-                    for thread in T.Parallel(128):
-                        number = (turn * T.int64(128) + thread) * width
+                for turn in T.unroll(held) if held else T.serial(T.ceildiv(N, 256 * width)):
+                    for thread in T.Parallel(256):
+                        number = (turn * T.int64(256) + thread) * width
                         if number < N:
+                            x_sub_lanes_ = T.alloc_local((width,), "float32")
+                            WEIGHT_lanes = T.alloc_local((width,), "float32")
+                            BIAS_lanes = T.alloc_local((width,), "float32")
                             Y_row_lanes = T.alloc_local((width,), "float32")
+                            for v in T.vectorized(width):
+                                x_sub_lanes_[v] = x_sub_held[thread, turn * width + v] if held else x_sub_memory[x_sub_memory_start + number + v]
+                            for v in T.vectorized(width):
+                                WEIGHT_lanes[v] = WEIGHT[number + v]
+                            for v in T.vectorized(width):
+                                BIAS_lanes[v] = BIAS[number + v]
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = number + v
-                                x_sub_value = x_sub_memory[x_sub_memory_start + lane]
+                                x_sub_value = x_sub_lanes_[v]
                                 x_mul = x_sub_value * variance_rsqrt
-                                weight = WEIGHT[lane]
-                                bias = BIAS[lane]
+                                weight = WEIGHT_lanes[v]
+                                bias = BIAS_lanes[v]
                                 x_fma = x_mul * weight + bias
                                 Y_row_lanes[v] = x_fma
                             for v in T.vectorized(width):
@@ -165,10 +191,13 @@ def layer_norm(
     programs = M
     require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        blocks = min(programs, 1024)
-        x_sub_memory = torch.empty(max(blocks * N, 1), dtype=torch.float32, device=device)
         width = lanes_at_once(4, [N], X_dense, WEIGHT_dense, BIAS_dense, Y_dense)
-        layer_norm_kernel(width)(
+        held = turns_held(N, 256 * width, 32 // width)
+        blocks = programs if held else min(programs, 1024)
+        x_sub_memory = torch.empty(
+            1 if held else max(blocks * N, 1), dtype=torch.float32, device=device
+        )
+        layer_norm_kernel(width, held)(
             X_dense.view(-1),
             WEIGHT_dense.view(-1),
             BIAS_dense.view(-1),

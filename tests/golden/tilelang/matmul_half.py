@@ -15,7 +15,7 @@ TK = 32
 
 
 @tilelang.jit(pass_configs={"tl.disable_safe_memory_legalize": True})
-def matmul_half_kernel(streamed, width):
+def matmul_half_kernel(streamed, delivered, width):
     @T.prim_func
     def kernel(
         A: T.Tensor((T.dynamic("A_size", "int64"),), "float16"),
@@ -23,6 +23,7 @@ def matmul_half_kernel(streamed, width):
         C: T.Tensor((T.dynamic("C_size", "int64"),), "float16"),
         A_matrix: T.Tensor((T.dynamic("A_matrix_0"), T.dynamic("A_matrix_1")), "float16"),
         B_matrix: T.Tensor((T.dynamic("B_matrix_0"), T.dynamic("B_matrix_1")), "float16"),
+        C_matrix: T.Tensor((T.dynamic("C_matrix_0"), T.dynamic("C_matrix_1")), "float16"),
         N_units: T.int64,
         K: T.int64,
         M: T.int64,
@@ -93,14 +94,22 @@ def matmul_half_kernel(streamed, width):
                         ),
                     )
                 T.gemm(A_tile, B_tile, c)
-            # store(c -> C[i*TM:(i+1)*TM, j*TN:(j+1)*TN])
-            for row, lane in T.Parallel(64, 64):
-                if T.And(
-                    row < T.min(T.int64(TM), M - i * TM), lane < T.min(T.int64(TN), N - j * TN)
-                ):
-                    C_row_start = (i * TM + row) * N + j * TN
+            if delivered:
+                C_tile = T.alloc_shared((64, 64), "float16")
+                # store(c -> C[i*TM:(i+1)*TM, j*TN:(j+1)*TN])
+                for row, lane in T.Parallel(64, 64):
                     c_value = c[row, lane]
-                    C[C_row_start + lane] = T.cast(c_value, "float16")
+                    C_tile[row, lane] = T.cast(c_value, "float16")
+                T.copy(C_tile, C_matrix[T.cast(T.int64(TM) * i, "int32"), T.cast(j * TN, "int32")])
+            else:
+                # store(c -> C[i*TM:(i+1)*TM, j*TN:(j+1)*TN])
+                for row, lane in T.Parallel(64, 64):
+                    if T.And(
+                        row < T.min(T.int64(TM), M - i * TM), lane < T.min(T.int64(TN), N - j * TN)
+                    ):
+                        C_row_start = (i * TM + row) * N + j * TN
+                        c_value = c[row, lane]
+                        C[C_row_start + lane] = T.cast(c_value, "float16")
 
     return kernel
 
@@ -147,13 +156,15 @@ def matmul_half(
     require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         streamed = streams(A_dense, B_dense)
+        delivered = streams(C_dense)
         width = lanes_at_once(8, [N], A_dense, B_dense, C_dense)
-        matmul_half_kernel(streamed, width)(
+        matmul_half_kernel(streamed, delivered, width)(
             A_dense.view(-1),
             B_dense.view(-1),
             C_dense.view(-1),
             A_dense.view(M, K) if streamed else A_dense.view(1, -1),
             B_dense.view(K, N) if streamed else B_dense.view(1, -1),
+            C_dense.view(M, N) if delivered else C_dense.view(1, -1),
             N // width,
             K,
             M,

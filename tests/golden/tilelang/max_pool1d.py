@@ -75,12 +75,13 @@ def max_pool1d_kernel(width):
             T.sync_threads()
             Y_row_start = (n * C + c) * OL + j * T_
             count = T.min(T.int64(T_), OL - j * T_)
-            for turn in T.serial(T.ceildiv(count, 128 * width)):
+            for turn in T.unroll(1) if width > 1 else T.serial(T.ceildiv(count, 128 * width)):
                 for thread in T.Parallel(128):
                     number = (turn * T.int64(128) + thread) * width
                     if number < count:
                         Y_row_lanes = T.alloc_local((width,), "float32")
                         for v in T.unroll(width):
+                            lane = T.alloc_var("int64")
                             lane = number + v
                             y_value = y[lane]
                             Y_row_lanes[v] = y_value

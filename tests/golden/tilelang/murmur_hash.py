@@ -46,7 +46,7 @@ def murmur_hash_kernel(width):
             KEY_row_start = i * T_
             HASH_row_start = i * T_
             count = T.min(T.int64(T_), N - i * T_)
-            for turn in T.serial(T.ceildiv(count, 128 * width)):
+            for turn in T.unroll(2) if width > 1 else T.serial(T.ceildiv(count, 128 * width)):
                 for thread in T.Parallel(128):
                     number = (turn * T.int64(128) + thread) * width
                     if number < count:
@@ -55,6 +55,7 @@ def murmur_hash_kernel(width):
                         for v in T.vectorized(width):
                             KEY_row_lanes[v] = KEY[KEY_row_start + number + v]
                         for v in T.unroll(width):
+                            lane = T.alloc_var("int64")
                             lane = number + v
                             h = KEY_row_lanes[v]
                             h_mul = T.alloc_var("uint32")

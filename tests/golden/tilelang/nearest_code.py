@@ -36,12 +36,17 @@ def nearest_code_kernel(width):
                 # for i in range(M):
                 i = program
                 # squares = alloc([C], init=0.0)
-                for turn in T.serial(T.ceildiv(C, 128)):
+                for turn in T.serial(T.ceildiv(C, 128 * width)):
                     for thread in T.Parallel(128):
-                        number = turn * T.int64(128) + thread
+                        number = (turn * T.int64(128) + thread) * width
                         if number < C:
-                            lane = number
-                            squares_memory[squares_memory_start + lane] = T.float32(0.0)
+                            squares_lanes = T.alloc_local((width,), "float32")
+                            for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
+                                lane = number + v
+                                squares_lanes[v] = T.float32(0.0)
+                            for v in T.vectorized(width):
+                                squares_memory[squares_memory_start + number + v] = squares_lanes[v]
                 # for d in range(D):
                 for d in T.serial(T.int64(0), D):
                     # load(CODES[d, 0:C] -> code)
@@ -56,15 +61,21 @@ def nearest_code_kernel(width):
                             number = (turn * T.int64(128) + thread) * width
                             if number < C:
                                 CODES_row_lanes = T.alloc_local((width,), "float32")
+                                squares_lanes_ = T.alloc_local((width,), "float32")
                                 for v in T.vectorized(width):
                                     CODES_row_lanes[v] = CODES[CODES_row_start + number + v]
+                                for v in T.vectorized(width):
+                                    squares_lanes_[v] = squares_memory[squares_memory_start + number + v]
                                 for v in T.unroll(width):
+                                    lane = T.alloc_var("int64")
                                     lane = number + v
                                     code = CODES_row_lanes[v]
                                     code_sub = code - x
-                                    squares_value = squares_memory[squares_memory_start + lane]
+                                    squares_value = squares_lanes_[v]
                                     squares_value_2 = code_sub * code_sub + squares_value
-                                    squares_memory[squares_memory_start + lane] = squares_value_2
+                                    squares_lanes_[v] = squares_value_2
+                                for v in T.vectorized(width):
+                                    squares_memory[squares_memory_start + number + v] = squares_lanes_[v]
                 least = T.alloc_var("float32")
                 least = T.float32(float("inf"))
                 # reduce_min(squares, 0, least)
@@ -72,15 +83,23 @@ def nearest_code_kernel(width):
                 least_parts = T.alloc_fragment((128,), "float32")
                 for thread in T.Parallel(128):
                     least_parts[thread] = T.float32(float("inf"))
-                for turn in T.serial(T.ceildiv(C, 128)):
+                for turn in T.serial(T.ceildiv(C, 128 * width)):
                     for thread in T.Parallel(128):
-                        number = turn * T.int64(128) + thread
+                        number = (turn * T.int64(128) + thread) * width
                         if number < C:
-                            lane = number
-                            squares_value = squares_memory[squares_memory_start + lane]
-                            argmin_0_memory[argmin_0_memory_start + lane] = squares_value
-                            operand = least_parts[thread]
-                            least_parts[thread] = smallest(operand, squares_value)
+                            squares_lanes__ = T.alloc_local((width,), "float32")
+                            argmin_0_lanes = T.alloc_local((width,), "float32")
+                            for v in T.vectorized(width):
+                                squares_lanes__[v] = squares_memory[squares_memory_start + number + v]
+                            for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
+                                lane = number + v
+                                squares_value = squares_lanes__[v]
+                                argmin_0_lanes[v] = squares_value
+                                operand = least_parts[thread]
+                                least_parts[thread] = smallest(operand, squares_value)
+                            for v in T.vectorized(width):
+                                argmin_0_memory[argmin_0_memory_start + number + v] = argmin_0_lanes[v]
                 least_total = T.alloc_local((1,), "float32")
                 smallest_of(least_parts, least_total)
                 operand_ = least_total[0]
@@ -157,10 +176,10 @@ def nearest_code(
     programs = M
     require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
+        width = lanes_at_once(4, [C], X_dense, CODES_dense, PLACE_dense, DISTANCE_dense)
         blocks = min(programs, 1024)
         squares_memory = torch.empty(max(blocks * C, 1), dtype=torch.float32, device=device)
         argmin_0_memory = torch.empty(max(blocks * C, 1), dtype=torch.float32, device=device)
-        width = lanes_at_once(4, [C], X_dense, CODES_dense, PLACE_dense, DISTANCE_dense)
         nearest_code_kernel(width)(
             X_dense.view(-1),
             CODES_dense.view(-1),

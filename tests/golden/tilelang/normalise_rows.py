@@ -7,11 +7,12 @@ import tilelang.language as T
 import torch
 
 
-# The library: typed, largest, rsqrt, sum_of, unless_missing, largest_of, lanes_at_once.
+# The library: typed, largest, rsqrt, sum_of, unless_missing, largest_of, lanes_at_once,
+# turns_held.
 
 
 @tilelang.jit(pass_configs={"tl.disable_safe_memory_legalize": True})
-def normalise_rows_kernel(width):
+def normalise_rows_kernel(width, held):
     @T.prim_func
     def kernel(
         X: T.Tensor((T.dynamic("X_size", "int64"),), "float32"),
@@ -24,12 +25,18 @@ def normalise_rows_kernel(width):
         y_powers_exp_memory: T.Tensor((T.dynamic("y_powers_exp_memory_size", "int64"),), "float32"),
         y_centred_memory: T.Tensor((T.dynamic("y_centred_memory_size", "int64"),), "float32"),
     ):
-        with T.Kernel(T.cast(blocks, "int32"), threads=128) as block:
+        with T.Kernel(T.cast(blocks, "int32"), threads=256) as block:
             N = N_units * width
+            if held:
+                X_held = T.alloc_fragment((256, held * width), "float32")
+            if held:
+                y_powers_exp_held = T.alloc_fragment((256, held * width), "float32")
+            if held:
+                y_centred_held = T.alloc_fragment((256, held * width), "float32")
             # Each block runs every blocks-th program.
             y_powers_exp_memory_start = T.cast(block, "int64") * N
             y_centred_memory_start = T.cast(block, "int64") * N
-            for turn in T.serial(T.ceildiv(programs - block, blocks)):
+            for turn in T.serial(1 if held else T.ceildiv(programs - block, blocks)):
                 program = block + turn * blocks
                 # for i in range(M):
                 i = program
@@ -50,17 +57,21 @@ def normalise_rows_kernel(width):
                 # load(X[i, 0:N] -> x)
                 # reduce_max(x, 0, y_largest)
                 X_row_start = i * N
-                y_largest_parts = T.alloc_fragment((128,), "float32")
-                for thread in T.Parallel(128):
+                y_largest_parts = T.alloc_fragment((256,), "float32")
+                for thread in T.Parallel(256):
                     y_largest_parts[thread] = T.float32(float("-inf"))
-                for turn in T.serial(T.ceildiv(N, 128 * width)):
-                    for thread in T.Parallel(128):
-                        number = (turn * T.int64(128) + thread) * width
+                for turn in T.unroll(held) if held else T.serial(T.ceildiv(N, 256 * width)):
+                    for thread in T.Parallel(256):
+                        number = (turn * T.int64(256) + thread) * width
                         if number < N:
                             X_row_lanes = T.alloc_local((width,), "float32")
                             for v in T.vectorized(width):
                                 X_row_lanes[v] = X[X_row_start + number + v]
+                            if held:
+                                for v in T.vectorized(width):
+                                    X_held[thread, turn * width + v] = X_row_lanes[v]
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = number + v
                                 x = X_row_lanes[v]
                                 operand = y_largest_parts[thread]
@@ -74,23 +85,31 @@ def normalise_rows_kernel(width):
                 # exp(y_powers, y_powers)
                 # reduce_sum(y_powers, 0, y_total)
                 X_row_2_start = i * N
-                y_total_parts = T.alloc_fragment((128,), "float32")
-                for thread in T.Parallel(128):
+                y_total_parts = T.alloc_fragment((256,), "float32")
+                for thread in T.Parallel(256):
                     y_total_parts[thread] = T.float32(0.0)
-                for turn in T.serial(T.ceildiv(N, 128 * width)):
-                    for thread in T.Parallel(128):
-                        number = (turn * T.int64(128) + thread) * width
+                for turn in T.unroll(held) if held else T.serial(T.ceildiv(N, 256 * width)):
+                    for thread in T.Parallel(256):
+                        number = (turn * T.int64(256) + thread) * width
                         if number < N:
                             X_row_2_lanes = T.alloc_local((width,), "float32")
+                            y_powers_exp_lanes = T.alloc_local((width,), "float32")
                             for v in T.vectorized(width):
-                                X_row_2_lanes[v] = X[X_row_2_start + number + v]
+                                X_row_2_lanes[v] = X_held[thread, turn * width + v] if held else X[X_row_2_start + number + v]
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = number + v
                                 x = X_row_2_lanes[v]
                                 y_powers = x - y_largest
                                 y_powers_exp_value = T.exp(y_powers)
-                                y_powers_exp_memory[y_powers_exp_memory_start + lane] = y_powers_exp_value
+                                y_powers_exp_lanes[v] = y_powers_exp_value
                                 y_total_parts[thread] = y_total_parts[thread] + y_powers_exp_value
+                            if held:
+                                for v in T.vectorized(width):
+                                    y_powers_exp_held[thread, turn * width + v] = y_powers_exp_lanes[v]
+                            else:
+                                for v in T.vectorized(width):
+                                    y_powers_exp_memory[y_powers_exp_memory_start + number + v] = y_powers_exp_lanes[v]
                 y_total_total = T.alloc_local((1,), "float32")
                 sum_of(y_total_parts, y_total_total)
                 y_total = y_total + y_total_total[0]
@@ -104,23 +123,27 @@ def normalise_rows_kernel(width):
                 T.sync_threads()
                 SOFTMAX_row_start = i * N
                 X_row_3_start = i * N
-                y_count_parts = T.alloc_fragment((128,), "float32")
-                for thread in T.Parallel(128):
+                y_count_parts = T.alloc_fragment((256,), "float32")
+                for thread in T.Parallel(256):
                     y_count_parts[thread] = T.float32(0.0)
-                y_mean_parts = T.alloc_fragment((128,), "float32")
-                for thread in T.Parallel(128):
+                y_mean_parts = T.alloc_fragment((256,), "float32")
+                for thread in T.Parallel(256):
                     y_mean_parts[thread] = T.float32(0.0)
-                for turn in T.serial(T.ceildiv(N, 128 * width)):
-                    for thread in T.Parallel(128):
-                        number = (turn * T.int64(128) + thread) * width
+                for turn in T.unroll(held) if held else T.serial(T.ceildiv(N, 256 * width)):
+                    for thread in T.Parallel(256):
+                        number = (turn * T.int64(256) + thread) * width
                         if number < N:
                             X_row_3_lanes = T.alloc_local((width,), "float32")
+                            y_powers_exp_lanes_ = T.alloc_local((width,), "float32")
                             SOFTMAX_row_lanes = T.alloc_local((width,), "float32")
                             for v in T.vectorized(width):
-                                X_row_3_lanes[v] = X[X_row_3_start + number + v]
+                                X_row_3_lanes[v] = X_held[thread, turn * width + v] if held else X[X_row_3_start + number + v]
+                            for v in T.vectorized(width):
+                                y_powers_exp_lanes_[v] = y_powers_exp_held[thread, turn * width + v] if held else y_powers_exp_memory[y_powers_exp_memory_start + number + v]
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = number + v
-                                y_powers_exp_value = y_powers_exp_memory[y_powers_exp_memory_start + lane]
+                                y_powers_exp_value = y_powers_exp_lanes_[v]
                                 y = y_powers_exp_value / y_total
                                 SOFTMAX_row_lanes[v] = y
                                 x = X_row_3_lanes[v]
@@ -143,23 +166,31 @@ def normalise_rows_kernel(width):
                 # mul(y_centred, y_centred, y_squares)
                 # reduce_sum(y_squares, 0, y_scale)
                 X_row_4_start = i * N
-                y_scale_parts = T.alloc_fragment((128,), "float32")
-                for thread in T.Parallel(128):
+                y_scale_parts = T.alloc_fragment((256,), "float32")
+                for thread in T.Parallel(256):
                     y_scale_parts[thread] = T.float32(0.0)
-                for turn in T.serial(T.ceildiv(N, 128 * width)):
-                    for thread in T.Parallel(128):
-                        number = (turn * T.int64(128) + thread) * width
+                for turn in T.unroll(held) if held else T.serial(T.ceildiv(N, 256 * width)):
+                    for thread in T.Parallel(256):
+                        number = (turn * T.int64(256) + thread) * width
                         if number < N:
                             X_row_4_lanes = T.alloc_local((width,), "float32")
+                            y_centred_lanes = T.alloc_local((width,), "float32")
                             for v in T.vectorized(width):
-                                X_row_4_lanes[v] = X[X_row_4_start + number + v]
+                                X_row_4_lanes[v] = X_held[thread, turn * width + v] if held else X[X_row_4_start + number + v]
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = number + v
                                 x = X_row_4_lanes[v]
                                 y_centred_value = x - y_mean_div
-                                y_centred_memory[y_centred_memory_start + lane] = y_centred_value
+                                y_centred_lanes[v] = y_centred_value
                                 y_squares = y_centred_value * y_centred_value
                                 y_scale_parts[thread] = y_scale_parts[thread] + y_squares
+                            if held:
+                                for v in T.vectorized(width):
+                                    y_centred_held[thread, turn * width + v] = y_centred_lanes[v]
+                            else:
+                                for v in T.vectorized(width):
+                                    y_centred_memory[y_centred_memory_start + number + v] = y_centred_lanes[v]
                 y_scale_total = T.alloc_local((1,), "float32")
                 sum_of(y_scale_parts, y_scale_total)
                 y_scale = y_scale + y_scale_total[0]
@@ -180,23 +211,27 @@ def normalise_rows_kernel(width):
                 T.sync_threads()
                 LAYER_row_start = i * N
                 X_row_5_start = i * N
-                y_count_2_parts = T.alloc_fragment((128,), "float32")
-                for thread in T.Parallel(128):
+                y_count_2_parts = T.alloc_fragment((256,), "float32")
+                for thread in T.Parallel(256):
                     y_count_2_parts[thread] = T.float32(0.0)
-                y_scale_2_parts = T.alloc_fragment((128,), "float32")
-                for thread in T.Parallel(128):
+                y_scale_2_parts = T.alloc_fragment((256,), "float32")
+                for thread in T.Parallel(256):
                     y_scale_2_parts[thread] = T.float32(0.0)
-                for turn in T.serial(T.ceildiv(N, 128 * width)):
-                    for thread in T.Parallel(128):
-                        number = (turn * T.int64(128) + thread) * width
+                for turn in T.unroll(held) if held else T.serial(T.ceildiv(N, 256 * width)):
+                    for thread in T.Parallel(256):
+                        number = (turn * T.int64(256) + thread) * width
                         if number < N:
                             X_row_5_lanes = T.alloc_local((width,), "float32")
+                            y_centred_lanes_ = T.alloc_local((width,), "float32")
                             LAYER_row_lanes = T.alloc_local((width,), "float32")
                             for v in T.vectorized(width):
-                                X_row_5_lanes[v] = X[X_row_5_start + number + v]
+                                X_row_5_lanes[v] = X_held[thread, turn * width + v] if held else X[X_row_5_start + number + v]
+                            for v in T.vectorized(width):
+                                y_centred_lanes_[v] = y_centred_held[thread, turn * width + v] if held else y_centred_memory[y_centred_memory_start + number + v]
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = number + v
-                                y_centred_value = y_centred_memory[y_centred_memory_start + lane]
+                                y_centred_value = y_centred_lanes_[v]
                                 y_mul = y_centred_value * y_scale_rsqrt
                                 LAYER_row_lanes[v] = y_mul
                                 x = X_row_5_lanes[v]
@@ -224,15 +259,16 @@ def normalise_rows_kernel(width):
                 # store(y -> RMS[i, 0:N])
                 X_row_6_start = i * N
                 RMS_row_start = i * N
-                for turn in T.serial(T.ceildiv(N, 128 * width)):
-                    for thread in T.Parallel(128):
-                        number = (turn * T.int64(128) + thread) * width
+                for turn in T.unroll(held) if held else T.serial(T.ceildiv(N, 256 * width)):
+                    for thread in T.Parallel(256):
+                        number = (turn * T.int64(256) + thread) * width
                         if number < N:
                             X_row_6_lanes = T.alloc_local((width,), "float32")
                             RMS_row_lanes = T.alloc_local((width,), "float32")
                             for v in T.vectorized(width):
-                                X_row_6_lanes[v] = X[X_row_6_start + number + v]
+                                X_row_6_lanes[v] = X_held[thread, turn * width + v] if held else X[X_row_6_start + number + v]
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = number + v
                                 x = X_row_6_lanes[v]
                                 y_mul_2 = x * y_scale_2_rsqrt
@@ -289,11 +325,16 @@ def normalise_rows(
     programs = M
     require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        blocks = min(programs, 1024)
-        y_powers_exp_memory = torch.empty(max(blocks * N, 1), dtype=torch.float32, device=device)
-        y_centred_memory = torch.empty(max(blocks * N, 1), dtype=torch.float32, device=device)
         width = lanes_at_once(4, [N], X_dense, SOFTMAX_dense, LAYER_dense, RMS_dense)
-        normalise_rows_kernel(width)(
+        held = turns_held(N, 256 * width, 21 // width)
+        blocks = programs if held else min(programs, 1024)
+        y_powers_exp_memory = torch.empty(
+            1 if held else max(blocks * N, 1), dtype=torch.float32, device=device
+        )
+        y_centred_memory = torch.empty(
+            1 if held else max(blocks * N, 1), dtype=torch.float32, device=device
+        )
+        normalise_rows_kernel(width, held)(
             X_dense.view(-1),
             SOFTMAX_dense.view(-1),
             LAYER_dense.view(-1),

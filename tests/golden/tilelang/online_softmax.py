@@ -45,7 +45,7 @@ def online_softmax_kernel(width):
                 for thread in T.Parallel(128):
                     block_max_parts[thread] = T.float32(float("-inf"))
                 count = T.min(T.int64(TILE), N - j * TILE)
-                for turn in T.serial(T.ceildiv(count, 128 * width)):
+                for turn in T.unroll(4) if width > 1 else T.serial(T.ceildiv(count, 128 * width)):
                     for thread in T.Parallel(128):
                         number = (turn * T.int64(128) + thread) * width
                         if number < count:
@@ -53,6 +53,7 @@ def online_softmax_kernel(width):
                             for v in T.vectorized(width):
                                 X_row_lanes[v] = X[X_row_start + number + v]
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = number + v
                                 x = X_row_lanes[v]
                                 operand = block_max_parts[thread]
@@ -76,7 +77,7 @@ def online_softmax_kernel(width):
                 for thread in T.Parallel(128):
                     block_sum_parts[thread] = T.float32(0.0)
                 count_ = T.min(T.int64(TILE), N - j * TILE)
-                for turn in T.serial(T.ceildiv(count_, 128 * width)):
+                for turn in T.unroll(4) if width > 1 else T.serial(T.ceildiv(count_, 128 * width)):
                     for thread in T.Parallel(128):
                         number = (turn * T.int64(128) + thread) * width
                         if number < count_:
@@ -84,6 +85,7 @@ def online_softmax_kernel(width):
                             for v in T.vectorized(width):
                                 X_row_2_lanes[v] = X[X_row_2_start + number + v]
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = number + v
                                 x = X_row_2_lanes[v]
                                 x_sub = x - new_max
@@ -107,7 +109,7 @@ def online_softmax_kernel(width):
                 X_row_3_start = i * N + j_2 * TILE
                 Y_row_start = i * N + j_2 * TILE
                 count__ = T.min(T.int64(TILE), N - j_2 * TILE)
-                for turn in T.serial(T.ceildiv(count__, 128 * width)):
+                for turn in T.unroll(4) if width > 1 else T.serial(T.ceildiv(count__, 128 * width)):
                     for thread in T.Parallel(128):
                         number = (turn * T.int64(128) + thread) * width
                         if number < count__:
@@ -116,6 +118,7 @@ def online_softmax_kernel(width):
                             for v in T.vectorized(width):
                                 X_row_3_lanes[v] = X[X_row_3_start + number + v]
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = number + v
                                 x_2 = X_row_3_lanes[v]
                                 x_2_sub = x_2 - running_max

@@ -53,6 +53,7 @@ def pcm_planes_kernel(width):
                                 for v in T.vectorized(width):
                                     SAMPLES_row_lanes[v] = SAMPLES[SAMPLES_row_start + number + v]
                                 for v in T.unroll(width):
+                                    lane = T.alloc_var("int64")
                                     lane = number + v
                                     sample = SAMPLES_row_lanes[v]
                                     y = T.cast(sample, "float32")
@@ -77,6 +78,7 @@ def pcm_planes_kernel(width):
                                 first = lane
                                 Y_row_lanes = T.alloc_local((width,), "float32")
                                 for v in T.unroll(width):
+                                    lane = T.alloc_var("int64")
                                     lane = first + v
                                     y_clamp_value = y_clamp_memory[y_clamp_memory_start + (lane * C + row)]
                                     plane = y_clamp_value
@@ -128,9 +130,9 @@ def pcm_planes(
     programs = tilelang.cdiv(N, T_)
     require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
+        width = lanes_at_once(8, [C, N], SAMPLES_dense, Y_dense)
         blocks = min(programs, 1024)
         y_clamp_memory = torch.empty(max(blocks * (T_ * C), 1), dtype=torch.float32, device=device)
-        width = lanes_at_once(8, [C, N], SAMPLES_dense, Y_dense)
         pcm_planes_kernel(width)(
             SAMPLES_dense.view(-1),
             Y_dense.view(-1),

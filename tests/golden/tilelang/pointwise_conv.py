@@ -89,6 +89,7 @@ def pointwise_conv_kernel(width):
                             first = lane
                             Y_row_lanes = T.alloc_local((width,), "float32")
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = first + v
                                 y_value = y[y_row_2_start + lane]
                                 Y_row_lanes[v] = y_value

@@ -53,7 +53,7 @@ def power_iteration_phase_1_kernel(width):
                     for thread in T.Parallel(128):
                         part_parts[thread] = T.float32(0.0)
                     count_ = T.min(T.int64(TN), N - j * TN)
-                    for turn in T.serial(T.ceildiv(count_, 128 * width)):
+                    for turn in T.unroll(1) if width > 1 else T.serial(T.ceildiv(count_, 128 * width)):
                         for thread in T.Parallel(128):
                             number = (turn * T.int64(128) + thread) * width
                             if number < count_:
@@ -64,6 +64,7 @@ def power_iteration_phase_1_kernel(width):
                                 for v_ in T.vectorized(width):
                                     V_row_lanes[v_] = V[V_row_start + number + v_]
                                 for v_ in T.unroll(width):
+                                    lane = T.alloc_var("int64")
                                     lane = number + v_
                                     a = A_row_lanes[v_]
                                     v = V_row_lanes[v_]
@@ -83,12 +84,13 @@ def power_iteration_phase_1_kernel(width):
             T.sync_threads()
             PRODUCT_row_start = i * TM
             count__ = T.min(T.int64(TM), N - i * TM)
-            for turn in T.serial(T.ceildiv(count__, 128 * width)):
+            for turn in T.unroll(1) if width > 1 else T.serial(T.ceildiv(count__, 128 * width)):
                 for thread in T.Parallel(128):
                     number = (turn * T.int64(128) + thread) * width
                     if number < count__:
                         PRODUCT_row_lanes = T.alloc_local((width,), "float32")
                         for v_ in T.unroll(width):
+                            lane = T.alloc_var("int64")
                             lane = number + v_
                             sum__value = sum_[lane]
                             PRODUCT_row_lanes[v_] = sum__value
@@ -125,7 +127,7 @@ def power_iteration_phase_2_kernel(width):
                 for thread in T.Parallel(128):
                     block_parts[thread] = T.float32(float("-inf"))
                 count___ = T.min(T.int64(T_), N - j_2 * T_)
-                for turn in T.serial(T.ceildiv(count___, 128 * width)):
+                for turn in T.unroll(1) if width > 1 else T.serial(T.ceildiv(count___, 128 * width)):
                     for thread in T.Parallel(128):
                         number = (turn * T.int64(128) + thread) * width
                         if number < count___:
@@ -133,6 +135,7 @@ def power_iteration_phase_2_kernel(width):
                             for v_ in T.vectorized(width):
                                 PRODUCT_row_lanes_[v_] = PRODUCT[PRODUCT_row_start_ + number + v_]
                             for v_ in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = number + v_
                                 x = PRODUCT_row_lanes_[v_]
                                 x_abs = absolute(x)
@@ -176,7 +179,7 @@ def power_iteration_phase_3_kernel(width):
             PRODUCT_row_start__ = j_3 * T_
             V_row_start_ = j_3 * T_
             count____ = T.min(T.int64(T_), N - j_3 * T_)
-            for turn in T.serial(T.ceildiv(count____, 128 * width)):
+            for turn in T.unroll(1) if width > 1 else T.serial(T.ceildiv(count____, 128 * width)):
                 for thread in T.Parallel(128):
                     number = (turn * T.int64(128) + thread) * width
                     if number < count____:
@@ -185,6 +188,7 @@ def power_iteration_phase_3_kernel(width):
                         for v_ in T.vectorized(width):
                             PRODUCT_row_lanes__[v_] = PRODUCT[PRODUCT_row_start__ + number + v_]
                         for v_ in T.unroll(width):
+                            lane = T.alloc_var("int64")
                             lane = number + v_
                             x_2 = PRODUCT_row_lanes__[v_]
                             x_2_div = x_2 / scale

@@ -68,7 +68,7 @@ def rank_rows_kernel(width):
                     place_loosely_row_start = row * U
                     place_strictly_logical_or_row_start = row * U
                     count_ = T.min(T.int64(U), N - k * U)
-                    for turn in T.serial(T.ceildiv(count_, 128 * width)):
+                    for turn in T.unroll(1) if width > 1 else T.serial(T.ceildiv(count_, 128 * width)):
                         for thread in T.Parallel(128):
                             number = (turn * T.int64(128) + thread) * width
                             if number < count_:
@@ -76,6 +76,7 @@ def rank_rows_kernel(width):
                                 for v in T.vectorized(width):
                                     X_row_lanes[v] = X[X_row_start + number + v]
                                 for v in T.unroll(width):
+                                    lane = T.alloc_var("int64")
                                     lane = number + v
                                     other = X_row_lanes[v]
                                     place_strictly = x >= other
@@ -91,7 +92,7 @@ def rank_rows_kernel(width):
                 T.sync_threads()
                 X_row_2_start = i * N + k * U
                 count__ = T.min(T.int64(U), N - k * U)
-                for turn in T.serial(T.ceildiv(count__, 128 * width)):
+                for turn in T.unroll(1) if width > 1 else T.serial(T.ceildiv(count__, 128 * width)):
                     for thread in T.Parallel(128):
                         number = (turn * T.int64(128) + thread) * width
                         if number < count__:
@@ -99,6 +100,7 @@ def rank_rows_kernel(width):
                             for v in T.vectorized(width):
                                 X_row_2_lanes[v] = X[X_row_2_start + number + v]
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = number + v
                                 place_operand_2_value = k * U + lane
                                 place_operand_2[lane] = place_operand_2_value

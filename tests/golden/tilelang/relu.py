@@ -33,7 +33,7 @@ def relu_kernel(width):
             X_row_start = i * TILE
             Y_row_start = i * TILE
             count = T.min(T.int64(TILE), M * N - i * TILE)
-            for turn in T.serial(T.ceildiv(count, 128 * width)):
+            for turn in T.unroll(2) if width > 1 else T.serial(T.ceildiv(count, 128 * width)):
                 for thread in T.Parallel(128):
                     number = (turn * T.int64(128) + thread) * width
                     if number < count:
@@ -42,6 +42,7 @@ def relu_kernel(width):
                         for v in T.vectorized(width):
                             X_row_lanes[v] = X[X_row_start + number + v]
                         for v in T.unroll(width):
+                            lane = T.alloc_var("int64")
                             lane = number + v
                             x = X_row_lanes[v]
                             y = relu(x, T.float32(0.0))

@@ -33,7 +33,7 @@ def repeat_heads_kernel(width):
             j = T.truncmod(program, j_programs)
             h = T.alloc_var("int64")
             h = T.truncdiv(program, j_programs)
-            for turn in T.serial(T.ceildiv(1024, 128 * width)):
+            for turn in T.unroll(2) if width > 1 else T.serial(T.ceildiv(1024, 128 * width)):
                 for thread in T.Parallel(128):
                     number = (turn * T.int64(128) + thread) * width
                     if number < 1024:
@@ -51,6 +51,7 @@ def repeat_heads_kernel(width):
                             for v in T.vectorized(width):
                                 X_row_lanes[v] = X[X_row_start + first + v]
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = first + v
                                 x = X_row_lanes[v]
                                 copies = x

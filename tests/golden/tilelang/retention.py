@@ -80,6 +80,7 @@ def retention_kernel(width):
                                 first = lane
                                 state_row_lanes = T.alloc_local((width,), "float32")
                                 for v_ in T.unroll(width):
+                                    lane = T.alloc_var("int64")
                                     lane = first + v_
                                     state_row_lanes[v_] = T.float32(0.0)
                                 for v_ in T.vectorized(width):
@@ -107,6 +108,7 @@ def retention_kernel(width):
                                     first = lane
                                     block_row_lanes = T.alloc_local((width,), "float32")
                                     for v_ in T.unroll(width):
+                                        lane = T.alloc_var("int64")
                                         lane = first + v_
                                         block_row_lanes[v_] = T.float32(0.0)
                                     for v_ in T.vectorized(width):
@@ -215,6 +217,7 @@ def retention_kernel(width):
                                     for v_ in T.vectorized(width):
                                         Q_row_lanes[v_] = Q[Q_row_start + number + v_]
                                     for v_ in T.unroll(width):
+                                        lane = T.alloc_var("int64")
                                         lane = number + v_
                                         q = Q_row_lanes[v_]
                                         q_mul_value = q * fade_exp2_value
@@ -287,12 +290,13 @@ def retention_kernel(width):
                         y_row_2_start = row * TD
                         Y_row_start = (h * N + (i * T_ + row)) * D + j * TD
                         count______ = T.min(T.int64(TD), D - j * TD)
-                        for turn in T.serial(T.ceildiv(count______, 128 * width)):
+                        for turn in T.unroll(1) if width > 1 else T.serial(T.ceildiv(count______, 128 * width)):
                             for thread in T.Parallel(128):
                                 number = (turn * T.int64(128) + thread) * width
                                 if number < count______:
                                     Y_row_lanes = T.alloc_local((width,), "float32")
                                     for v_ in T.unroll(width):
+                                        lane = T.alloc_var("int64")
                                         lane = number + v_
                                         y_value = y[y_row_2_start + lane]
                                         Y_row_lanes[v_] = y_value
@@ -312,6 +316,7 @@ def retention_kernel(width):
                                     for v_ in T.vectorized(width):
                                         K_row_lanes[v_] = K[K_row_start + number + v_]
                                     for v_ in T.unroll(width):
+                                        lane = T.alloc_var("int64")
                                         lane = number + v_
                                         k = K_row_lanes[v_]
                                         k_mul_value = k * fade_exp2_2_value
@@ -361,15 +366,21 @@ def retention_kernel(width):
                                     state_row_2_start = state_memory_start + row * TD
                                     block_row_2_start = block_memory_start + row * TD
                                     first = lane
+                                    state_row_2_lanes = T.alloc_local((width,), "float32")
                                     block_row_2_lanes = T.alloc_local((width,), "float32")
+                                    for v_ in T.vectorized(width):
+                                        state_row_2_lanes[v_] = state_memory[state_row_2_start + first + v_]
                                     for v_ in T.vectorized(width):
                                         block_row_2_lanes[v_] = block_memory[block_row_2_start + first + v_]
                                     for v_ in T.unroll(width):
+                                        lane = T.alloc_var("int64")
                                         lane = first + v_
-                                        state_value = state_memory[state_row_2_start + lane]
+                                        state_value = state_row_2_lanes[v_]
                                         block_value = block_row_2_lanes[v_]
                                         state_value_2 = state_value * kept_exp2 + block_value
-                                        state_memory[state_row_2_start + lane] = state_value_2
+                                        state_row_2_lanes[v_] = state_value_2
+                                    for v_ in T.vectorized(width):
+                                        state_memory[state_row_2_start + first + v_] = state_row_2_lanes[v_]
                 T.sync_threads()
 
     return kernel
@@ -428,12 +439,12 @@ def retention(
     programs = H * tilelang.cdiv(D, TD)
     require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
+        width = lanes_at_once(4, [D], Q_dense, K_dense, V_dense, GAMMA_dense, Y_dense)
         blocks = min(programs, 1024)
         state_memory = torch.empty(max(blocks * (D * TD), 1), dtype=torch.float32, device=device)
         block_memory = torch.empty(max(blocks * (D * TD), 1), dtype=torch.float32, device=device)
         q_mul_memory = torch.empty(max(blocks * (T_ * D), 1), dtype=torch.float32, device=device)
         k_mul_memory = torch.empty(max(blocks * (T_ * D), 1), dtype=torch.float32, device=device)
-        width = lanes_at_once(4, [D], Q_dense, K_dense, V_dense, GAMMA_dense, Y_dense)
         retention_kernel(width)(
             Q_dense.view(-1),
             K_dense.view(-1),

@@ -51,6 +51,7 @@ def rms_norm_kernel(width):
                             if number < D2:
                                 square_sum_row_lanes = T.alloc_local((width,), "float32")
                                 for v in T.unroll(width):
+                                    lane = T.alloc_var("int64")
                                     lane = number + v
                                     square_sum_row_lanes[v] = T.float32(0.0)
                                 for v in T.vectorized(width):
@@ -69,15 +70,21 @@ def rms_norm_kernel(width):
                                 number = (turn * T.int64(128) + thread) * width
                                 if number < D2:
                                     X_row_lanes = T.alloc_local((width,), "float32")
+                                    square_sum_row_2_lanes = T.alloc_local((width,), "float32")
                                     for v in T.vectorized(width):
                                         X_row_lanes[v] = X[X_row_start + number + v]
+                                    for v in T.vectorized(width):
+                                        square_sum_row_2_lanes[v] = square_sum_memory[square_sum_row_2_start + number + v]
                                     for v in T.unroll(width):
+                                        lane = T.alloc_var("int64")
                                         lane = number + v
                                         x_row = X_row_lanes[v]
                                         square_row = x_row * x_row
-                                        square_sum_value = square_sum_memory[square_sum_row_2_start + lane]
+                                        square_sum_value = square_sum_row_2_lanes[v]
                                         square_sum_value_2 = square_sum_value + square_row
-                                        square_sum_memory[square_sum_row_2_start + lane] = square_sum_value_2
+                                        square_sum_row_2_lanes[v] = square_sum_value_2
+                                    for v in T.vectorized(width):
+                                        square_sum_memory[square_sum_row_2_start + number + v] = square_sum_row_2_lanes[v]
                 for row in T.serial(T.int64(0), T.int64(TILE_SIZE)):
                     # div(square_sum, F, rms_row)
                     # add(rms_row, eps, rms_row)
@@ -94,6 +101,7 @@ def rms_norm_kernel(width):
                                 for v in T.vectorized(width):
                                     square_sum_row_3_lanes[v] = square_sum_memory[square_sum_row_3_start + number + v]
                                 for v in T.unroll(width):
+                                    lane = T.alloc_var("int64")
                                     lane = number + v
                                     square_sum_value = square_sum_row_3_lanes[v]
                                     rms_row = square_sum_value / T.cast(F, "float32")
@@ -124,6 +132,7 @@ def rms_norm_kernel(width):
                                     for v in T.vectorized(width):
                                         rms_row_sqrt_row_2_lanes[v] = rms_row_sqrt_memory[rms_row_sqrt_row_2_start + number + v]
                                     for v in T.unroll(width):
+                                        lane = T.alloc_var("int64")
                                         lane = number + v
                                         x_row_2 = X_row_2_lanes[v]
                                         rms_row_sqrt_value = rms_row_sqrt_row_2_lanes[v]
@@ -168,6 +177,7 @@ def rms_norm(X: torch.Tensor, *, eps: float, out: torch.Tensor | None = None) ->
     programs = B * tilelang.cdiv(D1, TILE_SIZE)
     require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
+        width = lanes_at_once(4, [D2], X_dense, Y_dense)
         blocks = min(programs, 1024)
         square_sum_memory = torch.empty(
             max(blocks * (TILE_SIZE * D2), 1), dtype=torch.float32, device=device
@@ -175,7 +185,6 @@ def rms_norm(X: torch.Tensor, *, eps: float, out: torch.Tensor | None = None) ->
         rms_row_sqrt_memory = torch.empty(
             max(blocks * (TILE_SIZE * D2), 1), dtype=torch.float32, device=device
         )
-        width = lanes_at_once(4, [D2], X_dense, Y_dense)
         rms_norm_kernel(width)(
             X_dense.view(-1),
             Y_dense.view(-1),

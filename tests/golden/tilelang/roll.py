@@ -37,12 +37,13 @@ def roll_kernel(width):
             # store(x -> Y[i, n])
             Y_row_start = i * N + j * T_
             count = T.min(T.int64(T_), N - j * T_)
-            for turn in T.serial(T.ceildiv(count, 128 * width)):
+            for turn in T.unroll(2) if width > 1 else T.serial(T.ceildiv(count, 128 * width)):
                 for thread in T.Parallel(128):
                     number = (turn * T.int64(128) + thread) * width
                     if number < count:
                         Y_row_lanes = T.alloc_local((width,), "float32")
                         for v in T.unroll(width):
+                            lane = T.alloc_var("int64")
                             lane = number + v
                             x = X[i * N + T.if_then_else(j * T_ + lane > 0, j * T_ + lane - 1, N - 1)]
                             Y_row_lanes[v] = x

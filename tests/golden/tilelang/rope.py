@@ -65,6 +65,8 @@ def rope_kernel(width):
                                 SIN_row_lanes = T.alloc_local((width,), "float32")
                                 X_row_2_lanes = T.alloc_local((width,), "float32")
                                 COS_row_lanes = T.alloc_local((width,), "float32")
+                                right_fma_lanes = T.alloc_local((width,), "float32")
+                                y_lanes = T.alloc_local((width,), "float32")
                                 for v in T.vectorized(width):
                                     X_row_lanes[v] = X[X_row_start + number + v]
                                 for v in T.vectorized(width):
@@ -74,6 +76,7 @@ def rope_kernel(width):
                                 for v in T.vectorized(width):
                                     COS_row_lanes[v] = COS[COS_row_start + number + v]
                                 for v in T.unroll(width):
+                                    lane = T.alloc_var("int64")
                                     lane = number + v
                                     second = X_row_lanes[v]
                                     sin = SIN_row_lanes[v]
@@ -84,19 +87,27 @@ def rope_kernel(width):
                                     left_fma = first * cos + left_neg
                                     right = first * sin
                                     right_fma_value = second * cos + right
-                                    right_fma_memory[right_fma_memory_start + lane] = right_fma_value
+                                    right_fma_lanes[v] = right_fma_value
                                     y_value = left_fma
-                                    y_memory[y_memory_start + lane] = y_value
+                                    y_lanes[v] = y_value
+                                for v in T.vectorized(width):
+                                    right_fma_memory[right_fma_memory_start + number + v] = right_fma_lanes[v]
+                                for v in T.vectorized(width):
+                                    y_memory[y_memory_start + number + v] = y_lanes[v]
                     T.sync_threads()
                     y_row_start = y_memory_start + HALF
                     for turn in T.serial(T.ceildiv(HALF, 128 * width)):
                         for thread in T.Parallel(128):
                             number = (turn * T.int64(128) + thread) * width
                             if number < HALF:
+                                right_fma_lanes_ = T.alloc_local((width,), "float32")
                                 y_row_lanes = T.alloc_local((width,), "float32")
+                                for v in T.vectorized(width):
+                                    right_fma_lanes_[v] = right_fma_memory[right_fma_memory_start + number + v]
                                 for v in T.unroll(width):
+                                    lane = T.alloc_var("int64")
                                     lane = number + v
-                                    right_fma_value = right_fma_memory[right_fma_memory_start + lane]
+                                    right_fma_value = right_fma_lanes_[v]
                                     y_row_lanes[v] = right_fma_value
                                 for v in T.vectorized(width):
                                     y_memory[y_row_start + number + v] = y_row_lanes[v]
@@ -108,10 +119,14 @@ def rope_kernel(width):
                         for thread in T.Parallel(128):
                             number = (turn * T.int64(128) + thread) * width
                             if number < count:
+                                y_lanes_ = T.alloc_local((width,), "float32")
                                 Y_row_lanes = T.alloc_local((width,), "float32")
+                                for v in T.vectorized(width):
+                                    y_lanes_[v] = y_memory[y_memory_start + number + v]
                                 for v in T.unroll(width):
+                                    lane = T.alloc_var("int64")
                                     lane = number + v
-                                    y_value = y_memory[y_memory_start + lane]
+                                    y_value = y_lanes_[v]
                                     Y_row_lanes[v] = y_value
                                 for v in T.vectorized(width):
                                     Y[Y_row_start + number + v] = Y_row_lanes[v]
@@ -170,10 +185,10 @@ def rope(
     programs = B * S
     require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
+        width = lanes_at_once(4, [HALF], X_dense, COS_dense, SIN_dense, Y_dense)
         blocks = min(programs, 1024)
         right_fma_memory = torch.empty(max(blocks * HALF, 1), dtype=torch.float32, device=device)
         y_memory = torch.empty(max(blocks * (2 * HALF), 1), dtype=torch.float32, device=device)
-        width = lanes_at_once(4, [HALF], X_dense, COS_dense, SIN_dense, Y_dense)
         rope_kernel(width)(
             X_dense.view(-1),
             COS_dense.view(-1),

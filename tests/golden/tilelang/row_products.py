@@ -63,7 +63,7 @@ def row_products_kernel(width):
                     for thread in T.Parallel(128):
                         found_parts[thread] = T.int32(0)
                     count_ = T.min(T.int64(TN), N - j * TN)
-                    for turn in T.serial(T.ceildiv(count_, 128 * width)):
+                    for turn in T.unroll(1) if width > 1 else T.serial(T.ceildiv(count_, 128 * width)):
                         for thread in T.Parallel(128):
                             number = (turn * T.int64(128) + thread) * width
                             if number < count_:
@@ -71,6 +71,7 @@ def row_products_kernel(width):
                                 for v in T.vectorized(width):
                                     X_row_lanes[v] = X[X_row_start + number + v]
                                 for v in T.unroll(width):
+                                    lane = T.alloc_var("int64")
                                     lane = number + v
                                     x = X_row_lanes[v]
                                     part_total_parts[thread] = part_total_parts[thread] * T.cast(
@@ -106,12 +107,13 @@ def row_products_kernel(width):
             PRODUCT_row_start = i * TM
             INFINITE_row_start = i * TM
             count__ = T.min(T.int64(TM), M - i * TM)
-            for turn in T.serial(T.ceildiv(count__, 128 * width)):
+            for turn in T.unroll(1) if width > 1 else T.serial(T.ceildiv(count__, 128 * width)):
                 for thread in T.Parallel(128):
                     number = (turn * T.int64(128) + thread) * width
                     if number < count__:
                         PRODUCT_row_lanes = T.alloc_local((width,), "float32")
                         for v in T.unroll(width):
+                            lane = T.alloc_var("int64")
                             lane = number + v
                             product_value = product[lane]
                             PRODUCT_row_lanes[v] = product_value

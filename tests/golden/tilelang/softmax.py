@@ -7,11 +7,11 @@ import tilelang.language as T
 import torch
 
 
-# The library: largest, sum_of, unless_missing, largest_of, lanes_at_once.
+# The library: largest, sum_of, unless_missing, largest_of, lanes_at_once, turns_held.
 
 
 @tilelang.jit(pass_configs={"tl.disable_safe_memory_legalize": True})
-def softmax_kernel(width):
+def softmax_kernel(width, held):
     @T.prim_func
     def kernel(
         X: T.Tensor((T.dynamic("X_size", "int64"),), "float32"),
@@ -21,11 +21,15 @@ def softmax_kernel(width):
         blocks: T.int64,
         x_exp_memory: T.Tensor((T.dynamic("x_exp_memory_size", "int64"),), "float32"),
     ):
-        with T.Kernel(T.cast(blocks, "int32"), threads=128) as block:
+        with T.Kernel(T.cast(blocks, "int32"), threads=256) as block:
             N = N_units * width
+            if held:
+                X_held = T.alloc_fragment((256, held * width), "float32")
+            if held:
+                x_exp_held = T.alloc_fragment((256, held * width), "float32")
             # Each block runs every blocks-th program.
             x_exp_memory_start = T.cast(block, "int64") * N
-            for turn in T.serial(T.ceildiv(programs - block, blocks)):
+            for turn in T.serial(1 if held else T.ceildiv(programs - block, blocks)):
                 program = block + turn * blocks
                 # for i in range(M):
                 i = program
@@ -36,17 +40,21 @@ def softmax_kernel(width):
                 # load(X[i, 0:N] -> x)
                 # reduce_max(x, 0, largest)
                 X_row_start = i * N
-                largest__parts = T.alloc_fragment((128,), "float32")
-                for thread in T.Parallel(128):
+                largest__parts = T.alloc_fragment((256,), "float32")
+                for thread in T.Parallel(256):
                     largest__parts[thread] = T.float32(float("-inf"))
-                for turn in T.serial(T.ceildiv(N, 128 * width)):
-                    for thread in T.Parallel(128):
-                        number = (turn * T.int64(128) + thread) * width
+                for turn in T.unroll(held) if held else T.serial(T.ceildiv(N, 256 * width)):
+                    for thread in T.Parallel(256):
+                        number = (turn * T.int64(256) + thread) * width
                         if number < N:
                             X_row_lanes = T.alloc_local((width,), "float32")
                             for v in T.vectorized(width):
                                 X_row_lanes[v] = X[X_row_start + number + v]
+                            if held:
+                                for v in T.vectorized(width):
+                                    X_held[thread, turn * width + v] = X_row_lanes[v]
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = number + v
                                 x = X_row_lanes[v]
                                 operand = largest__parts[thread]
@@ -60,23 +68,31 @@ def softmax_kernel(width):
                 # exp(x, x)
                 # reduce_sum(x, 0, total)
                 X_row_2_start = i * N
-                total_parts = T.alloc_fragment((128,), "float32")
-                for thread in T.Parallel(128):
+                total_parts = T.alloc_fragment((256,), "float32")
+                for thread in T.Parallel(256):
                     total_parts[thread] = T.float32(0.0)
-                for turn in T.serial(T.ceildiv(N, 128 * width)):
-                    for thread in T.Parallel(128):
-                        number = (turn * T.int64(128) + thread) * width
+                for turn in T.unroll(held) if held else T.serial(T.ceildiv(N, 256 * width)):
+                    for thread in T.Parallel(256):
+                        number = (turn * T.int64(256) + thread) * width
                         if number < N:
                             X_row_2_lanes = T.alloc_local((width,), "float32")
+                            x_exp_lanes = T.alloc_local((width,), "float32")
                             for v in T.vectorized(width):
-                                X_row_2_lanes[v] = X[X_row_2_start + number + v]
+                                X_row_2_lanes[v] = X_held[thread, turn * width + v] if held else X[X_row_2_start + number + v]
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = number + v
                                 x = X_row_2_lanes[v]
                                 x_sub = x - largest_
                                 x_exp_value = T.exp(x_sub)
-                                x_exp_memory[x_exp_memory_start + lane] = x_exp_value
+                                x_exp_lanes[v] = x_exp_value
                                 total_parts[thread] = total_parts[thread] + x_exp_value
+                            if held:
+                                for v in T.vectorized(width):
+                                    x_exp_held[thread, turn * width + v] = x_exp_lanes[v]
+                            else:
+                                for v in T.vectorized(width):
+                                    x_exp_memory[x_exp_memory_start + number + v] = x_exp_lanes[v]
                 total_total = T.alloc_local((1,), "float32")
                 sum_of(total_parts, total_total)
                 total = total + total_total[0]
@@ -84,14 +100,18 @@ def softmax_kernel(width):
                 # store(x -> Y[i, 0:N])
                 T.sync_threads()
                 Y_row_start = i * N
-                for turn in T.serial(T.ceildiv(N, 128 * width)):
-                    for thread in T.Parallel(128):
-                        number = (turn * T.int64(128) + thread) * width
+                for turn in T.unroll(held) if held else T.serial(T.ceildiv(N, 256 * width)):
+                    for thread in T.Parallel(256):
+                        number = (turn * T.int64(256) + thread) * width
                         if number < N:
+                            x_exp_lanes_ = T.alloc_local((width,), "float32")
                             Y_row_lanes = T.alloc_local((width,), "float32")
+                            for v in T.vectorized(width):
+                                x_exp_lanes_[v] = x_exp_held[thread, turn * width + v] if held else x_exp_memory[x_exp_memory_start + number + v]
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = number + v
-                                x_exp_value = x_exp_memory[x_exp_memory_start + lane]
+                                x_exp_value = x_exp_lanes_[v]
                                 x_div = x_exp_value / total
                                 Y_row_lanes[v] = x_div
                             for v in T.vectorized(width):
@@ -132,10 +152,13 @@ def softmax(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor
     programs = M
     require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        blocks = min(programs, 1024)
-        x_exp_memory = torch.empty(max(blocks * N, 1), dtype=torch.float32, device=device)
         width = lanes_at_once(4, [N], X_dense, Y_dense)
-        softmax_kernel(width)(
+        held = turns_held(N, 256 * width, 32 // width)
+        blocks = programs if held else min(programs, 1024)
+        x_exp_memory = torch.empty(
+            1 if held else max(blocks * N, 1), dtype=torch.float32, device=device
+        )
+        softmax_kernel(width, held)(
             X_dense.view(-1), Y_dense.view(-1), N // width, programs, blocks, x_exp_memory
         )
     if Y_dense is not Y:

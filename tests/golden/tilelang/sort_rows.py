@@ -43,14 +43,21 @@ def sort_rows_kernel(width):
                         number = (turn * T.int64(128) + thread) * width
                         if number < N:
                             X_row_lanes = T.alloc_local((width,), "float32")
+                            sort_0_lanes = T.alloc_local((width,), "float32")
+                            sort_1_lanes = T.alloc_local((width,), "int64")
                             for v in T.vectorized(width):
                                 X_row_lanes[v] = X[X_row_start + number + v]
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = number + v
                                 x = X_row_lanes[v]
-                                sort_0_memory[sort_0_memory_start + lane] = x
+                                sort_0_lanes[v] = x
                                 sort_1_value = lane
-                                sort_1_memory[sort_1_memory_start + lane] = sort_1_value
+                                sort_1_lanes[v] = sort_1_value
+                            for v in T.vectorized(width):
+                                sort_0_memory[sort_0_memory_start + number + v] = sort_0_lanes[v]
+                            for v in T.vectorized(width):
+                                sort_1_memory[sort_1_memory_start + number + v] = sort_1_lanes[v]
                 # sort(x, iota(N), 0, value, place, descending=True)
                 T.sync_threads()
                 sort(
@@ -82,13 +89,20 @@ def sort_rows_kernel(width):
                     for thread in T.Parallel(128):
                         number = (turn * T.int64(128) + thread) * width
                         if number < N:
+                            sort_result_lanes = T.alloc_local((width,), "float32")
+                            sort_result_2_lanes = T.alloc_local((width,), "int64")
                             VALUES_row_lanes = T.alloc_local((width,), "float32")
                             PLACES_row_lanes = T.alloc_local((width,), "int64")
+                            for v in T.vectorized(width):
+                                sort_result_lanes[v] = sort_result_memory[sort_result_memory_start + number + v]
+                            for v in T.vectorized(width):
+                                sort_result_2_lanes[v] = sort_result_2_memory[sort_result_2_memory_start + number + v]
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = number + v
-                                sort_result_value = sort_result_memory[sort_result_memory_start + lane]
+                                sort_result_value = sort_result_lanes[v]
                                 value = sort_result_value
-                                sort_result_2_value = sort_result_2_memory[sort_result_2_memory_start + lane]
+                                sort_result_2_value = sort_result_2_lanes[v]
                                 place = sort_result_2_value
                                 VALUES_row_lanes[v] = value
                                 PLACES_row_lanes[v] = place
@@ -141,12 +155,12 @@ def sort_rows(
     programs = M
     require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
+        width = lanes_at_once(4, [N], X_dense, VALUES_dense, PLACES_dense)
         blocks = min(programs, 1024)
         sort_0_memory = torch.empty(max(blocks * N, 1), dtype=torch.float32, device=device)
         sort_1_memory = torch.empty(max(blocks * N, 1), dtype=torch.int64, device=device)
         sort_result_memory = torch.empty(max(blocks * N, 1), dtype=torch.float32, device=device)
         sort_result_2_memory = torch.empty(max(blocks * N, 1), dtype=torch.int64, device=device)
-        width = lanes_at_once(4, [N], X_dense, VALUES_dense, PLACES_dense)
         sort_rows_kernel(width)(
             X_dense.view(-1),
             VALUES_dense.view(-1),

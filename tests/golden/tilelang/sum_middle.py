@@ -52,7 +52,7 @@ def sum_middle_kernel(width):
                 T.sync_threads()
                 count__ = T.min(T.int64(TM), M - m * TM)
                 count___ = count__ * 128
-                for turn in T.serial(T.ceildiv(count___, 128 * width)):
+                for turn in T.unroll(4) if width > 1 else T.serial(T.ceildiv(count___, 128 * width)):
                     for thread in T.Parallel(128):
                         number = (turn * T.int64(128) + thread) * width
                         if number < count___:
@@ -68,6 +68,7 @@ def sum_middle_kernel(width):
                                 for v in T.vectorized(width):
                                     X_row_lanes[v] = X[X_row_start + first + v]
                                 for v in T.unroll(width):
+                                    lane = T.alloc_var("int64")
                                     lane = first + v
                                     lanes_value = lanes[lanes_row_2_start + lane]
                                     x = X_row_lanes[v]
@@ -96,12 +97,13 @@ def sum_middle_kernel(width):
             T.sync_threads()
             Y_row_start = b * N + j * TN
             count______ = T.min(T.int64(TN), N - j * TN)
-            for turn in T.serial(T.ceildiv(count______, 128 * width)):
+            for turn in T.unroll(1) if width > 1 else T.serial(T.ceildiv(count______, 128 * width)):
                 for thread in T.Parallel(128):
                     number = (turn * T.int64(128) + thread) * width
                     if number < count______:
                         Y_row_lanes = T.alloc_local((width,), "float32")
                         for v in T.unroll(width):
+                            lane = T.alloc_var("int64")
                             lane = number + v
                             total_value = total[lane]
                             Y_row_lanes[v] = total_value

@@ -48,7 +48,7 @@ def topk_kernel(width):
                 T.sync_threads()
                 X_row_start = i * N + j * T_
                 count = T.min(T.int64(T_), N - j * T_)
-                for turn in T.serial(T.ceildiv(count, 128 * width)):
+                for turn in T.unroll(2) if width > 1 else T.serial(T.ceildiv(count, 128 * width)):
                     for thread in T.Parallel(128):
                         number = (turn * T.int64(128) + thread) * width
                         if number < count:
@@ -56,6 +56,7 @@ def topk_kernel(width):
                             for v in T.vectorized(width):
                                 X_row_lanes[v] = X[X_row_start + number + v]
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = number + v
                                 x = X_row_lanes[v]
                                 topk_0[lane] = x
@@ -99,6 +100,7 @@ def topk_kernel(width):
                     VALUES_row_lanes = T.alloc_local((width,), "float32")
                     PLACES_row_lanes = T.alloc_local((width,), "int64")
                     for v in T.unroll(width):
+                        lane = T.alloc_var("int64")
                         lane = number + v
                         best_value = best[lane]
                         VALUES_row_lanes[v] = best_value

@@ -70,6 +70,7 @@ def triangular_matmul_kernel(width):
                                         first = lane
                                         x_row_lanes = T.alloc_local((width,), "float32")
                                         for v in T.unroll(width):
+                                            lane = T.alloc_var("int64")
                                             lane = first + v
                                             x_value = T.if_then_else(
                                                 T.And(
@@ -96,6 +97,7 @@ def triangular_matmul_kernel(width):
                                     first = lane
                                     y_row_lanes = T.alloc_local((width,), "float32")
                                     for v in T.unroll(width):
+                                        lane = T.alloc_var("int64")
                                         lane = first + v
                                         y_value = T.if_then_else(
                                             T.And(lane < N - j * T_, j * T_ + lane <= b * T_ + row),
@@ -189,10 +191,10 @@ def triangular_matmul(
     programs = tilelang.cdiv(N, T_) * max(tilelang.cdiv(N, T_) - 1 + 1, 0)
     require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
+        width = lanes_at_once(4, [N], A_dense, B_dense, C_dense)
         blocks = min(programs, 1024)
         x_memory = torch.empty(max(blocks * (T_ * T_), 1), dtype=torch.float32, device=device)
         y_memory = torch.empty(max(blocks * (T_ * T_), 1), dtype=torch.float32, device=device)
-        width = lanes_at_once(4, [N], A_dense, B_dense, C_dense)
         triangular_matmul_kernel(width)(
             A_dense.view(-1),
             B_dense.view(-1),

@@ -68,7 +68,7 @@ def triplet_loss_kernel(width):
                     for thread in T.Parallel(128):
                         sum__reduce_sum_parts[thread] = T.float32(0.0)
                     count_ = T.min(T.int64(TN), N - j * TN)
-                    for turn in T.serial(T.ceildiv(count_, 128 * width)):
+                    for turn in T.unroll(1) if width > 1 else T.serial(T.ceildiv(count_, 128 * width)):
                         for thread in T.Parallel(128):
                             number = (turn * T.int64(128) + thread) * width
                             if number < count_:
@@ -82,6 +82,7 @@ def triplet_loss_kernel(width):
                                 for v in T.vectorized(width):
                                     NEGATIVE_row_lanes[v] = NEGATIVE[NEGATIVE_row_start + number + v]
                                 for v in T.unroll(width):
+                                    lane = T.alloc_var("int64")
                                     lane = number + v
                                     anchor = ANCHOR_row_lanes[v]
                                     anchor_add = anchor + T.cast(eps, "float32")

@@ -42,7 +42,7 @@ def unpack_int4_kernel(width):
                 T.sync_threads()
                 PACKED_row_start = i * N + j * T_
                 count = T.min(T.int64(T_), N - j * T_)
-                for turn in T.serial(T.ceildiv(count, 128 * width)):
+                for turn in T.unroll(1) if width > 1 else T.serial(T.ceildiv(count, 128 * width)):
                     for thread in T.Parallel(128):
                         number = (turn * T.int64(128) + thread) * width
                         if number < count:
@@ -50,6 +50,7 @@ def unpack_int4_kernel(width):
                             for v in T.vectorized(width):
                                 PACKED_row_lanes[v] = PACKED[PACKED_row_start + number + v]
                             for v in T.unroll(width):
+                                lane = T.alloc_var("int64")
                                 lane = number + v
                                 packed = PACKED_row_lanes[v]
                                 nibble = T.alloc_var("uint8")

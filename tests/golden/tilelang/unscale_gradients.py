@@ -61,7 +61,7 @@ def unscale_gradients_kernel(width):
                     for thread in T.Parallel(128):
                         row_parts[thread] = T.int32(1)
                     count_ = T.min(T.int64(TN), N - j * TN)
-                    for turn in T.serial(T.ceildiv(count_, 128 * width)):
+                    for turn in T.unroll(1) if width > 1 else T.serial(T.ceildiv(count_, 128 * width)):
                         for thread in T.Parallel(128):
                             number = (turn * T.int64(128) + thread) * width
                             if number < count_:
@@ -70,6 +70,7 @@ def unscale_gradients_kernel(width):
                                 for v in T.vectorized(width):
                                     GRADIENT_row_lanes[v] = GRADIENT[GRADIENT_row_start + number + v]
                                 for v in T.unroll(width):
+                                    lane = T.alloc_var("int64")
                                     lane = number + v
                                     gradient = GRADIENT_row_lanes[v]
                                     operand = T.cast(gradient, "float32")

@@ -36,7 +36,7 @@ def upsample_zeros_kernel(width):
             # store(x -> Y[i, j*T*FACTOR:(j+1)*T*FACTOR:FACTOR])
             X_row_start = i * N + j * T_
             count = T.min(T.int64(T_), N - j * T_)
-            for turn in T.serial(T.ceildiv(count, 128 * width)):
+            for turn in T.unroll(1) if width > 1 else T.serial(T.ceildiv(count, 128 * width)):
                 for thread in T.Parallel(128):
                     number = (turn * T.int64(128) + thread) * width
                     if number < count:
@@ -44,6 +44,7 @@ def upsample_zeros_kernel(width):
                         for v in T.vectorized(width):
                             X_row_lanes[v] = X[X_row_start + number + v]
                         for v in T.unroll(width):
+                            lane = T.alloc_var("int64")
                             lane = number + v
                             x = X_row_lanes[v]
                             Y[i * (N * FACTOR) + (j * T_ * FACTOR + lane * FACTOR)] = x
