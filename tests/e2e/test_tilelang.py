@@ -109,7 +109,7 @@ def agrees(text: str, name: str, symbols: dict[str, int], old: str, new: str, at
         (9000, "", ""),
         (1100, "= X_held[thread, turn * width + v]", "= X_held[thread, v]"),
         (1100, "= x_exp_held[thread, turn * width + v]", "= x_exp_held[0, turn * width + v]"),
-        (9000, "= x_exp_memory[x_exp_memory_start + number", "= x_exp_memory[number"),
+        (9000, "start + number + v] = x_exp_lanes", "start + number] = x_exp_lanes"),
     ],
 )
 def test_threads_hold_rows_that_are_short_enough(
