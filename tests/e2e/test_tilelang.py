@@ -120,6 +120,18 @@ def test_threads_hold_rows_that_are_short_enough(
     assert agrees(text, "Y", {"M": 3, "N": columns}, old, new, tmp_path) is (old == "")
 
 
+@pytest.mark.parametrize("columns", [1100, 9000])
+def test_a_maximum_is_nan_whichever_thread_has_it(columns: int, tmp_path: Path) -> None:
+    text = example("softmax").replace("N <= 8192", "N <= 20000")
+    _, kernel = lower(text, "tilelang_cuda")
+    symbols = {"M": 4, "N": columns}
+    tensors = inputs(kernel.sketch, symbols, {})
+    for row, column in ((0, 0), (1, 127 * 4), (2, 128 * 4), (3, columns - 1)):
+        tensors["X"][row, column] = np.nan
+    with TOOLCHAIN.open(Artefact(kernel, tmp_path)) as session:
+        assert np.isnan(session.run(tensors, symbols, {})["Y"]).all()
+
+
 @pytest.mark.parametrize(
     ("columns", "old", "new"),
     [

@@ -583,22 +583,22 @@ def sum_of(parts, total):
 @T.macro
 def product_of(parts, total):
     """The product of what the threads have, for all of them."""
-    exchange = T.alloc_shared((128,), str(parts.dtype))
+    exchange = T.alloc_shared((parts.shape[0],), str(parts.dtype))
     T.sync_threads()
-    for thread in T.Parallel(128):
+    for thread in T.Parallel(parts.shape[0]):
         exchange[thread] = parts[thread]
     T.sync_threads()
     total[0] = exchange[0]
-    for number in T.serial(1, 128):
+    for number in T.serial(1, parts.shape[0]):
         total[0] = total[0] * exchange[number]
 
 
 @T.macro
 def unless_missing(parts, total):
     """NaN in place of the total where a thread has it: TileLang's reductions pass it over."""
-    flags = T.alloc_fragment((128,), "int32")
+    flags = T.alloc_fragment((parts.shape[0],), "int32")
     found = T.alloc_fragment((1,), "int32")
-    for thread in T.Parallel(128):
+    for thread in T.Parallel(parts.shape[0]):
         flags[thread] = T.cast(T.isnan(parts[thread]), "int32")
     T.reduce_max(flags, found)
     if found[0] > 0:
