@@ -120,16 +120,35 @@ def test_threads_hold_rows_that_are_short_enough(
     assert agrees(text, "Y", {"M": 3, "N": columns}, old, new, tmp_path) is (old == "")
 
 
+#: A row that is read twice, so that 256 threads share it.
+_MAXIMA = """sketch maxima {
+    symbols: M, N <= 20000;
+    tensors: X[M, N]: in f32; Y[M, N]: out f32; Z[M]: out f32;
+
+    @llm_hint("parallel", "grididx")
+    for i in range(M):
+        x = alloc([N])
+        z = alloc([1])
+        load(X[i, 0:N] -> x)
+        reduce_max(x, 0, z)
+        store(z -> Z[i])
+        sub(x, z, x)
+        store(x -> Y[i, 0:N])
+}
+"""
+
+
 @pytest.mark.parametrize("columns", [1100, 9000])
 def test_a_maximum_is_nan_whichever_thread_has_it(columns: int, tmp_path: Path) -> None:
-    text = example("softmax").replace("N <= 8192", "N <= 20000")
-    _, kernel = lower(text, "tilelang_cuda")
-    symbols = {"M": 4, "N": columns}
+    _, kernel = lower(_MAXIMA, "tilelang_cuda")
+    assert "threads=256" in kernel.source
+    symbols = {"M": 5, "N": columns}
     tensors = inputs(kernel.sketch, symbols, {})
     for row, column in ((0, 0), (1, 127 * 4), (2, 128 * 4), (3, columns - 1)):
         tensors["X"][row, column] = np.nan
     with TOOLCHAIN.open(Artefact(kernel, tmp_path)) as session:
-        assert np.isnan(session.run(tensors, symbols, {})["Y"]).all()
+        missing = np.isnan(session.run(tensors, symbols, {})["Z"])
+    assert missing.tolist() == [True, True, True, True, False]
 
 
 @pytest.mark.parametrize(

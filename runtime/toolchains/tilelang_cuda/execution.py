@@ -22,12 +22,21 @@ import torch
 from sketchc.runtime.sandbox.confine import import_file
 
 _FLAGS = ("-std=c++17", "-O1", "-fwrapv", "-ffp-contract=off", "-fPIC", "-shared", "-w")
-#: Literals with more digits than the C backend prints (see `standin`).
-_EXACT = """#include <cmath>
+#: What the C backend lacks (see `standin`): literals with more digits than it prints, and the bits
+#: of a bfloat16.
+_LACKING = """#include <cmath>
 #include <cstdint>
+#include <cstring>
 extern "C" inline double exact_number(int64_t digits, int32_t exponent)
 {
     return std::ldexp(static_cast<double>(digits), exponent);
+}
+extern "C" inline uint16_t bfloat16_bits(float value)
+{
+    uint32_t bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    const uint32_t upper = bits >> 16;
+    return value != value ? upper | 0x40 : (bits + 0x7fff + (upper & 1)) >> 16;
 }
 """
 #: TileLang's header, which g++ reads longer than a kernel, what the backend writes of it, and what
@@ -115,10 +124,10 @@ def _built(source: str, folder: Path) -> Path:
 
     if _OF_HEADER.search(source) is None:
         source = source.replace(_HEADER, _SHORT)
-    key = hashlib.sha256((_EXACT + source).encode()).hexdigest()[:24]
+    key = hashlib.sha256((_LACKING + source).encode()).hexdigest()[:24]
     library, text = folder / f"{key}.so", folder / f"{key}.cpp"
     if not library.exists():
-        text.write_text(_EXACT + source, "utf-8")
+        text.write_text(_LACKING + source, "utf-8")
         headers = Path(tilelang.__file__).with_name("src")
         command = ["g++", *_FLAGS, f"-I{headers}", "-o", str(library), str(text)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

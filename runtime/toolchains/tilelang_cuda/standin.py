@@ -11,7 +11,6 @@ import math
 from functools import partial
 
 import tilelang.language as real
-from tilelang import tvm
 from tilelang.language import *  # noqa: F403
 from tilelang.language.kernel import kernel_launch_factory
 
@@ -76,12 +75,7 @@ def cast(value, dtype):
         value = real.reinterpret(real.cast(value, "uint32") << real.uint32(16), "float32")
     if str(dtype) != "bfloat16":
         return real.cast(value, dtype)
-    bits = real.reinterpret(real.cast(value, "float32"), "uint32")
-    odd = (bits >> real.uint32(16)) & real.uint32(1)
-    rounded = (bits + real.uint32(0x7FFF) + odd) >> real.uint32(16)
-    quiet = (bits >> real.uint32(16)) | real.uint32(0x40)
-    missing = (bits & real.uint32(0x7FFFFFFF)) > real.uint32(0x7F800000)
-    return real.cast(real.Select(missing, quiet, rounded), "uint16")
+    return real.call_extern("uint16", "bfloat16_bits", real.cast(value, "float32"))
 
 
 def reinterpret(value, dtype):
@@ -92,8 +86,7 @@ def reinterpret(value, dtype):
 def _as(value, memory):
     """A value as an element of a tile or tensor."""
     held = str(memory.dtype)
-    same = str(getattr(value, "dtype", "")) == held
-    return value if same else cast(value, "bfloat16" if held == "uint16" else held)
+    return cast(value, "bfloat16" if held == "uint16" else held)
 
 
 def fill(tile, value):
@@ -104,7 +97,7 @@ def fill(tile, value):
 def copy(source, target, **_):
     """A tile to or from a window of a tensor: zero beyond that, where nothing is written."""
     bits = [str(side.dtype) == "uint16" for side in (source, target)]
-    tile = source if isinstance(source, tvm.tirx.Buffer) else target
+    tile = source if hasattr(source, "shape") else target  # the other one is a window
     return real.copy(source, target) if bits[0] == bits[1] else _converted(source, target, tile)
 
 
@@ -122,12 +115,8 @@ def atomic_add(element, value, **_):
     """An element and a value in its place: of a bfloat16, the sum of numbers and not of bits."""
     if str(element.dtype) != "uint16":
         return real.atomic_add(element, value)
-    return _added(element.buffer, list(element.indices), value)
-
-
-@real.macro
-def _added(memory, place, value):
-    memory[place] = cast(cast(memory[place], "float32") + cast(value, "float32"), "bfloat16")
+    total = cast(element, "float32") + cast(value, "float32")
+    return real.buffer_store(element.buffer, cast(total, "bfloat16"), list(element.indices))
 
 
 @real.macro
