@@ -32,16 +32,16 @@ PRODUCT = """sketch product {
     @llm_hint("parallel", "grididx.x")
     for i in range(ceil(M, 128)):
         @llm_hint("parallel", "grididx.y")
-        for j in range(ceil(N, 128)):
-            c = alloc([128, 128], f32, init=0)
+        for j in range(ceil(N, 256)):
+            c = alloc([128, 256], f32, init=0)
             @llm_hint("async", "tensor_core")
             for k in range(ceil(K, 64)):
                 a = alloc([128, 64])
-                b = alloc([64, 128])
+                b = alloc([64, 256])
                 load(A[i*128:(i+1)*128, k*64:(k+1)*64] -> a)
-                load(B[k*64:(k+1)*64, j*128:(j+1)*128] -> b)
+                load(B[k*64:(k+1)*64, j*256:(j+1)*256] -> b)
                 gemm(a, b, c)
-            store(c -> C[i*128:(i+1)*128, j*128:(j+1)*128])
+            store(c -> C[i*128:(i+1)*128, j*256:(j+1)*256])
 }
 """
 

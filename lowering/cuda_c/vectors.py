@@ -41,10 +41,12 @@ def vectors_of(
     found = at_lanes(loop)
     if found is None:
         return None
-    width, most = found.width, most_lanes(loop.upper, constants)
+    width, turns, most = found.width, found.turns, most_lanes(loop.upper, constants)
     while most is not None and width * threads > most:
         width //= 2
-    return attrs.evolve(found, width=width) if width > 1 else None
+    while most is not None and turns > 1 and turns * width * threads > most:
+        turns //= 2
+    return attrs.evolve(found, width=width, turns=turns) if width > 1 else None
 
 
 def at_lanes(loop: nodes.LaneLoop) -> Vectors | None:

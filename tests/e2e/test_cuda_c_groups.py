@@ -9,6 +9,8 @@ import pytest
 from cpp_cases import assert_equal, inputs, reference
 from test_cuda_c import TOOLCHAIN, check_fault, lowered
 
+from sketchc.runtime.toolchains.cuda_c.toolchain import run_nvcc
+
 _PRODUCT = """sketch product {{
     symbols: M, N, K;
     tensors: A[{a}]: in {dtype}; B[{b}]: in {dtype}; BIAS[N]: in f32; C[M, N]: out {to};
@@ -102,6 +104,15 @@ def test_what_is_done_with_sums(
     rows: int, columns: int, how: str, other: dict[str, str], tmp_path: Path
 ) -> None:
     check(product(rows, columns, **other), rows, columns, how, tmp_path)
+
+
+def test_a_library_for_a_gpu_has_them(tmp_path: Path) -> None:
+    """What runs kernels where there is a GPU is built without PTX for other chips."""
+    source = tmp_path / "product.cu"
+    source.write_text(lowered(product(64, 64), {}).source, "utf-8")
+    library = tmp_path / "product.so"
+    assert run_nvcc(source, "h200", library, 120, ("-shared", "-Xcompiler", "-fPIC")) == ""
+    assert library.stat().st_size > 0
 
 
 FAULTS = {

@@ -189,7 +189,10 @@ def run_nvcc(
     nvcc = find_nvcc()
     if nvcc is None:
         raise ToolchainError(stage="infrastructure", message=f"no CUDA compiler: {_ADVICE}")
-    flags = (*NVCC_FLAGS, f"-arch={architecture(hardware)}", *kind)
+    # With `-arch` alone a library gets PTX as well, for chips that lack what only this one has.
+    chip = architecture(hardware)
+    code = f"-gencode=arch={chip.replace('sm', 'compute')},code={chip}"
+    flags = (*NVCC_FLAGS, code, *kind)
     told = "\0".join((nvcc_version(nvcc), *flags, source.name))
     key = hashlib.sha256(told.encode() + b"\0" + source.read_bytes()).hexdigest()[:32]
     known = cache_folder().with_name("cuda_c") / f"{key}{made.suffix}"

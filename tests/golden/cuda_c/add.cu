@@ -34,7 +34,7 @@ extern "C" __global__ void add_bias_1(
             const float *const X_row = X + ((i * TM + row) * N + j * TN);
             const float *const BIAS_row = BIAS + j * TN;
             float *const Y_row = Y + ((i * TM + row) * N + j * TN);
-            sketch::over_lanes<4, 4>(thread % 32 * 4, 32 * 4, std::min<int64_t>(TN, N - j * TN),
+            sketch::over_lanes<4, 2>(thread % 32 * 4, 32 * 4, std::min<int64_t>(TN, N - j * TN),
                 sketch::aligned<4>(X_row, BIAS_row, Y_row), [&](int64_t first, auto left) {
                 sketch::lanes<float, 4> Y_row_lanes;
                 const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, left);

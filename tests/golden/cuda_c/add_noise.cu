@@ -25,7 +25,7 @@ extern "C" __global__ void add_noise_1(
         const int64_t i = program;
         float *const noise = reinterpret_cast<float *>(block_memory + 256);
         // randn(seed, i*T + iota(T), noise)
-        sketch::over_lanes<4, 4>(thread * 4, threads * 4, T, sketch::aligned<4>(noise), [&](int64_t
+        sketch::over_lanes<4, 2>(thread * 4, threads * 4, T, sketch::aligned<4>(noise), [&](int64_t
             first, auto left) {
             sketch::lanes<float, 4> noise_lanes;
             #pragma unroll
@@ -41,7 +41,7 @@ extern "C" __global__ void add_noise_1(
         // store(x -> Y[i*T:(i+1)*T])
         const float *const X_row = X + i * T;
         float *const Y_row = Y + i * T;
-        sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(T, N - i * T),
+        sketch::over_lanes<4, 2>(thread * 4, threads * 4, std::min<int64_t>(T, N - i * T),
             sketch::aligned<4>(noise, X_row, Y_row), [&](int64_t first, auto left) {
             sketch::lanes<float, 4> Y_row_lanes;
             const auto noise_lanes = sketch::load_lanes<4>(noise + first, left);

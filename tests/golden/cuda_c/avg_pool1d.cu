@@ -28,7 +28,7 @@ extern "C" __global__ void avg_pool1d_1(
         const int64_t n = program / sketch::ceil_div(OL, T) / C;
         float *const y = reinterpret_cast<float *>(block_memory + 256);
         // y = alloc([T], init=0.0)
-        sketch::over_lanes<4, 4>(thread * 4, threads * 4, T, sketch::aligned<4>(y), [&](int64_t
+        sketch::over_lanes<4, 1>(thread * 4, threads * 4, T, sketch::aligned<4>(y), [&](int64_t
             first, auto left) {
             sketch::lanes<float, 4> y_lanes;
             #pragma unroll
@@ -58,7 +58,7 @@ extern "C" __global__ void avg_pool1d_1(
         if (count_include_pad) {
             // div(y, kernel_size, y)
             __syncthreads();
-            sketch::over_lanes<4, 4>(thread * 4, threads * 4, T, sketch::aligned<4>(y), [&](int64_t
+            sketch::over_lanes<4, 1>(thread * 4, threads * 4, T, sketch::aligned<4>(y), [&](int64_t
                 first, auto left) {
                 auto y_lanes = sketch::load_lanes<4>(y + first, left);
                 #pragma unroll
@@ -74,7 +74,7 @@ extern "C" __global__ void avg_pool1d_1(
             // start = (j*T+iota(T))*stride - padding
             // div(y, min(start + kernel_size, L) - max(start, 0), y)
             __syncthreads();
-            sketch::over_lanes<4, 4>(thread * 4, threads * 4, T, sketch::aligned<4>(y), [&](int64_t
+            sketch::over_lanes<4, 1>(thread * 4, threads * 4, T, sketch::aligned<4>(y), [&](int64_t
                 first, auto left) {
                 auto y_lanes = sketch::load_lanes<4>(y + first, left);
                 #pragma unroll
@@ -92,7 +92,7 @@ extern "C" __global__ void avg_pool1d_1(
         // store(y -> Y[n, c, j*T:(j+1)*T])
         __syncthreads();
         float *const Y_row = Y + ((n * C + c) * OL + j * T);
-        sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(T, OL - j * T),
+        sketch::over_lanes<4, 1>(thread * 4, threads * 4, std::min<int64_t>(T, OL - j * T),
             sketch::aligned<4>(y, Y_row), [&](int64_t first, auto left) {
             sketch::lanes<float, 4> Y_row_lanes;
             const auto y_lanes = sketch::load_lanes<4>(y + first, left);

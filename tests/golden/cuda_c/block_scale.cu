@@ -38,7 +38,7 @@ extern "C" __global__ void block_scale_1(
             // load(X[i*T:(i+1)*T, 0:256] -> x)
             const float *const X_row = X + (i * T + row) * 256;
             float *const reshape_0_row = reshape_0 + row * 256;
-            sketch::over_lanes<4, 4>(thread % 32 * 4, 32 * 4, 256, sketch::aligned<4>(X_row,
+            sketch::over_lanes<4, 2>(thread % 32 * 4, 32 * 4, 256, sketch::aligned<4>(X_row,
                 reshape_0_row), [&](int64_t first, auto left) {
                 sketch::lanes<float, 4> reshape_0_row_lanes;
                 const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, left);
@@ -100,7 +100,7 @@ extern "C" __global__ void block_scale_1(
             32) {
             const float *const reshape_result_2_row = reshape_result_2 + row * 256;
             float *const y_row = y + row * 256;
-            sketch::over_lanes<4, 4>(thread % 32 * 4, 32 * 4, 256,
+            sketch::over_lanes<4, 2>(thread % 32 * 4, 32 * 4, 256,
                 sketch::aligned<4>(reshape_result_2_row, y_row), [&](int64_t first, auto left) {
                 sketch::lanes<float, 4> y_row_lanes;
                 const auto reshape_result_2_row_lanes = sketch::load_lanes<4>(reshape_result_2_row +
@@ -140,7 +140,7 @@ extern "C" __global__ void block_scale_1(
             // store(y -> Y[i*T:(i+1)*T, 0:256])
             const float *const y_row_2 = y + row * 256;
             float *const Y_row = Y + (i * T + row) * 256;
-            sketch::over_lanes<4, 4>(thread % 32 * 4, 32 * 4, 256, sketch::aligned<4>(y_row_2,
+            sketch::over_lanes<4, 2>(thread % 32 * 4, 32 * 4, 256, sketch::aligned<4>(y_row_2,
                 Y_row), [&](int64_t first, auto left) {
                 sketch::lanes<float, 4> Y_row_lanes;
                 const auto y_row_2_lanes = sketch::load_lanes<4>(y_row_2 + first, left);

@@ -94,7 +94,7 @@ extern "C" __global__ void causal_attention_1(
                     // add(scores, mask, scores)
                     float *const scores_row_2 = scores + row * TN;
                     const float *const MASK_row = MASK + ((i * TM + row) * N + j * TN);
-                    sketch::over_lanes<2, 4>(thread % 32 * 2, 32 * 2, std::min<int64_t>(TN, N - j *
+                    sketch::over_lanes<2, 1>(thread % 32 * 2, 32 * 2, std::min<int64_t>(TN, N - j *
                         TN), sketch::aligned<2>(scores_row_2, MASK_row), [&](int64_t first, auto
                         left) {
                         auto scores_row_2_lanes = sketch::load_lanes<2>(scores_row_2 + first, left);
@@ -121,7 +121,7 @@ extern "C" __global__ void causal_attention_1(
                 // reduce_max(scores, 1, block_max)
                 float *const scores_row_3 = scores + row * TN;
                 float block_max_of_thread = sketch::largest<float>::start;
-                sketch::over_lanes<2, 4>(thread % 32 * 2, 32 * 2, std::min<int64_t>(TN, N - j * TN),
+                sketch::over_lanes<2, 1>(thread % 32 * 2, 32 * 2, std::min<int64_t>(TN, N - j * TN),
                     sketch::aligned<2>(scores_row_3), [&](int64_t first, auto left) {
                     auto scores_row_3_lanes = sketch::load_lanes<2>(scores_row_3 + first, left);
                     #pragma unroll
@@ -150,7 +150,7 @@ extern "C" __global__ void causal_attention_1(
                 // reduce_sum(scores, 1, block_sum)
                 float *const scores_row_4 = scores + row * TN;
                 float block_sum_of_thread = sketch::plus<float>::start;
-                sketch::over_lanes<2, 4>(thread % 32 * 2, 32 * 2, std::min<int64_t>(TN, N - j * TN),
+                sketch::over_lanes<2, 1>(thread % 32 * 2, 32 * 2, std::min<int64_t>(TN, N - j * TN),
                     sketch::aligned<2>(scores_row_4), [&](int64_t first, auto left) {
                     auto scores_row_4_lanes = sketch::load_lanes<2>(scores_row_4 + first, left);
                     #pragma unroll

@@ -30,7 +30,7 @@ extern "C" __global__ void channel_shuffle_1(
         // store(x -> YV[n, c, g, j*T:(j+1)*T])
         const float *const X_row = X + (((n * groups + g) * CG + c) * (H * W) + j * T);
         float *const Y_row = Y + (((n * CG + c) * groups + g) * (H * W) + j * T);
-        sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(T, H * W - j * T),
+        sketch::over_lanes<4, 2>(thread * 4, threads * 4, std::min<int64_t>(T, H * W - j * T),
             sketch::aligned<4>(X_row, Y_row), [&](int64_t first, auto left) {
             sketch::lanes<float, 4> Y_row_lanes;
             const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, left);

@@ -30,7 +30,7 @@ extern "C" __global__ void concat_columns_1(
             __syncthreads();
             const float *const A_row = A + (i * N + j * T);
             float *const Y_row = Y + (i * (N + K) + j * T);
-            sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(T, N - j * T),
+            sketch::over_lanes<4, 2>(thread * 4, threads * 4, std::min<int64_t>(T, N - j * T),
                 sketch::aligned<4>(A_row, Y_row), [&](int64_t first, auto left) {
                 sketch::lanes<float, 4> Y_row_lanes;
                 const auto A_row_lanes = sketch::load_lanes<4>(A_row + first, left);
@@ -49,7 +49,7 @@ extern "C" __global__ void concat_columns_1(
             __syncthreads();
             const float *const B_row = B + (i * K + j_2 * T);
             float *const Y_row_2 = Y + (i * (N + K) + N + j_2 * T);
-            sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(T, K - j_2 * T),
+            sketch::over_lanes<4, 2>(thread * 4, threads * 4, std::min<int64_t>(T, K - j_2 * T),
                 sketch::aligned<4>(B_row, Y_row_2), [&](int64_t first, auto left) {
                 sketch::lanes<float, 4> Y_row_2_lanes;
                 const auto B_row_lanes = sketch::load_lanes<4>(B_row + first, left);

@@ -42,7 +42,7 @@ extern "C" __global__ void conv2d_1(
             threads / 32) {
             // y = alloc([TP, TO], init=0.0)
             float *const y_row = y + row * TO;
-            sketch::over_lanes<2, 4>(thread % 32 * 2, 32 * 2, std::min<int64_t>(TO, OG - j * TO),
+            sketch::over_lanes<2, 1>(thread % 32 * 2, 32 * 2, std::min<int64_t>(TO, OG - j * TO),
                 sketch::aligned<2>(y_row), [&](int64_t first, auto left) {
                 sketch::lanes<float, 2> y_row_lanes;
                 #pragma unroll
@@ -114,7 +114,7 @@ extern "C" __global__ void conv2d_1(
                 // add(y, bias, y)
                 float *const y_row_2 = y + row * TO;
                 const float *const BIAS_row = BIAS + (j * TO + g * OG);
-                sketch::over_lanes<2, 4>(thread % 32 * 2, 32 * 2, std::min<int64_t>(TO, OG - j *
+                sketch::over_lanes<2, 1>(thread % 32 * 2, 32 * 2, std::min<int64_t>(TO, OG - j *
                     TO), sketch::aligned<2>(y_row_2, BIAS_row), [&](int64_t first, auto left) {
                     auto y_row_2_lanes = sketch::load_lanes<2>(y_row_2 + first, left);
                     const auto BIAS_row_lanes = sketch::load_lanes<2>(BIAS_row + first, left);

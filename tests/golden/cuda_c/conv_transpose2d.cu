@@ -40,7 +40,7 @@ extern "C" __global__ void conv_transpose2d_1(
             threads / 32) {
             // y = alloc([TP, TO], init=0.0)
             float *const y_row = y + row * TO;
-            sketch::over_lanes<2, 4>(thread % 32 * 2, 32 * 2, std::min<int64_t>(TO, O - j * TO),
+            sketch::over_lanes<2, 1>(thread % 32 * 2, 32 * 2, std::min<int64_t>(TO, O - j * TO),
                 sketch::aligned<2>(y_row), [&](int64_t first, auto left) {
                 sketch::lanes<float, 2> y_row_lanes;
                 #pragma unroll

@@ -29,7 +29,7 @@ extern "C" __global__ void depthwise_conv2d_1(
         const int64_t n = program / sketch::ceil_div(OW, T) / OH / C;
         float *const y = reinterpret_cast<float *>(block_memory + 256);
         // y = alloc([T], init=0.0)
-        sketch::over_lanes<2, 4>(thread * 2, threads * 2, T, sketch::aligned<2>(y), [&](int64_t
+        sketch::over_lanes<2, 1>(thread * 2, threads * 2, T, sketch::aligned<2>(y), [&](int64_t
             first, auto left) {
             sketch::lanes<float, 2> y_lanes;
             #pragma unroll
@@ -68,7 +68,7 @@ extern "C" __global__ void depthwise_conv2d_1(
         // store(y -> Y[n, c, oh, j*T:(j+1)*T])
         __syncthreads();
         float *const Y_row = Y + (((n * C + c) * OH + oh) * OW + j * T);
-        sketch::over_lanes<2, 4>(thread * 2, threads * 2, std::min<int64_t>(T, OW - j * T),
+        sketch::over_lanes<2, 1>(thread * 2, threads * 2, std::min<int64_t>(T, OW - j * T),
             sketch::aligned<2>(y, Y_row), [&](int64_t first, auto left) {
             sketch::lanes<float, 2> Y_row_lanes;
             const auto y_lanes = sketch::load_lanes<2>(y + first, left);

@@ -26,7 +26,7 @@ extern "C" __global__ void dropout_1(
         bool *const keep = reinterpret_cast<bool *>(block_memory + 256);
         // rand(seed, i*T + iota(T), random)
         // ge(random, p, keep)
-        sketch::over_lanes<8, 4>(thread * 8, threads * 8, T, sketch::aligned<8>(keep), [&](int64_t
+        sketch::over_lanes<8, 1>(thread * 8, threads * 8, T, sketch::aligned<8>(keep), [&](int64_t
             first, auto left) {
             sketch::lanes<bool, 8> keep_lanes;
             #pragma unroll
@@ -45,7 +45,7 @@ extern "C" __global__ void dropout_1(
         __syncthreads();
         const float *const X_row = X + i * T;
         float *const Y_row = Y + i * T;
-        sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(T, M * N - i * T),
+        sketch::over_lanes<4, 2>(thread * 4, threads * 4, std::min<int64_t>(T, M * N - i * T),
             sketch::aligned<4>(X_row, keep, Y_row), [&](int64_t first, auto left) {
             sketch::lanes<float, 4> Y_row_lanes;
             const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, left);

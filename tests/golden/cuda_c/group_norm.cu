@@ -36,7 +36,7 @@ extern "C" __global__ void group_norm_1(
             // reduce_sum(x, 0, sum)
             const float *const X_row = X + ((n * groups + g) * (CG * H * W) + j * T);
             float sum__of_thread = sketch::plus<float>::start;
-            sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(T, CG * H * W - j *
+            sketch::over_lanes<4, 2>(thread * 4, threads * 4, std::min<int64_t>(T, CG * H * W - j *
                 T), sketch::aligned<4>(X_row), [&](int64_t first, auto left) {
                 const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, left);
                 #pragma unroll
@@ -62,7 +62,7 @@ extern "C" __global__ void group_norm_1(
             // reduce_sum(x, 0, sum)
             const float *const X_row_2 = X + ((n * groups + g) * (CG * H * W) + j_2 * T);
             float sum__2_of_thread = sketch::plus<float>::start;
-            sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(T, CG * H * W - j_2
+            sketch::over_lanes<4, 2>(thread * 4, threads * 4, std::min<int64_t>(T, CG * H * W - j_2
                 * T), sketch::aligned<4>(X_row_2), [&](int64_t first, auto left) {
                 const auto X_row_2_lanes = sketch::load_lanes<4>(X_row_2 + first, left);
                 #pragma unroll
@@ -101,7 +101,7 @@ extern "C" __global__ void group_norm_1(
                 __syncthreads();
                 const float *const X_row_3 = X + (((n * groups + g) * CG + c) * (H * W) + j_3 * T);
                 float *const Y_row = Y + (((n * groups + g) * CG + c) * (H * W) + j_3 * T);
-                sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(T, H * W - j_3 *
+                sketch::over_lanes<4, 2>(thread * 4, threads * 4, std::min<int64_t>(T, H * W - j_3 *
                     T), sketch::aligned<4>(X_row_3, Y_row), [&](int64_t first, auto left) {
                     sketch::lanes<float, 4> Y_row_lanes;
                     const auto X_row_3_lanes = sketch::load_lanes<4>(X_row_3 + first, left);

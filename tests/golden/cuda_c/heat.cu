@@ -82,7 +82,7 @@ extern "C" __global__ void heat_2(
             // store(next -> U[i*TM:(i+1)*TM, j*TN:(j+1)*TN])
             const float *const NEXT_row = NEXT + ((i_2 * TM + row) * N + j_2 * TN);
             float *const U_row = U + ((i_2 * TM + row) * N + j_2 * TN);
-            sketch::over_lanes<4, 4>(thread % 32 * 4, 32 * 4, std::min<int64_t>(TN, N - j_2 * TN),
+            sketch::over_lanes<4, 1>(thread % 32 * 4, 32 * 4, std::min<int64_t>(TN, N - j_2 * TN),
                 sketch::aligned<4>(NEXT_row, U_row), [&](int64_t first, auto left) {
                 sketch::lanes<float, 4> U_row_lanes;
                 const auto NEXT_row_lanes = sketch::load_lanes<4>(NEXT_row + first, left);

@@ -24,7 +24,7 @@ extern "C" __global__ void histogram_1(
         const int64_t i = program;
         int32_t *const value_fill = reinterpret_cast<int32_t *>(block_memory + 256);
         // fill(1, value_fill)
-        sketch::over_lanes<4, 4>(thread * 4, threads * 4, T, sketch::aligned<4>(value_fill),
+        sketch::over_lanes<4, 2>(thread * 4, threads * 4, T, sketch::aligned<4>(value_fill),
             [&](int64_t first, auto left) {
             sketch::lanes<int32_t, 4> value_fill_lanes;
             #pragma unroll

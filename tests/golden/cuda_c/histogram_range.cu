@@ -27,7 +27,7 @@ extern "C" __global__ void histogram_range_1(
         int32_t *const ones = reinterpret_cast<int32_t *>(block_memory + 256);
         // level = x - first
         // fill(1, ones)
-        sketch::over_lanes<4, 4>(thread * 4, threads * 4, T, sketch::aligned<4>(ones), [&](int64_t
+        sketch::over_lanes<4, 2>(thread * 4, threads * 4, T, sketch::aligned<4>(ones), [&](int64_t
             first, auto left) {
             sketch::lanes<int32_t, 4> ones_lanes;
             #pragma unroll

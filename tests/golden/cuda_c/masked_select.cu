@@ -31,7 +31,7 @@ extern "C" __global__ void masked_select_1(
         // reduce_sum(one, 0, count)
         const bool *const MASK_row = MASK + i * T;
         int64_t count_of_thread = sketch::plus<int64_t>::start;
-        sketch::over_lanes<8, 4>(thread * 8, threads * 8, std::min<int64_t>(T, N - i * T),
+        sketch::over_lanes<8, 1>(thread * 8, threads * 8, std::min<int64_t>(T, N - i * T),
             sketch::aligned<8>(MASK_row), [&](int64_t first, auto left) {
             const auto MASK_row_lanes = sketch::load_lanes<8>(MASK_row + first, left);
             #pragma unroll

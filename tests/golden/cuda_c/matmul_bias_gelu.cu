@@ -53,7 +53,7 @@ extern "C" __global__ void matmul_bias_gelu_1(
             const float *const y_row_2 = y + row * TN;
             const float *const BIAS_row = BIAS + j * TN;
             float *const Y_row = Y + ((i * TM + row) * N + j * TN);
-            sketch::over_lanes<4, 4>(thread % 32 * 4, 32 * 4, std::min<int64_t>(TN, N - j * TN),
+            sketch::over_lanes<4, 1>(thread % 32 * 4, 32 * 4, std::min<int64_t>(TN, N - j * TN),
                 sketch::aligned<4>(y_row_2, BIAS_row, Y_row), [&](int64_t first, auto left) {
                 sketch::lanes<float, 4> Y_row_lanes;
                 const auto y_row_2_lanes = sketch::load_lanes<4>(y_row_2 + first, left);

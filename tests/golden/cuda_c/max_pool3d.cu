@@ -32,7 +32,7 @@ extern "C" __global__ void max_pool3d_1(
         for (int64_t row = thread / 32; row < TH; row += threads / 32) {
             // y = alloc([TH, TW], init=-inf)
             float *const y_row = y + row * TW;
-            sketch::over_lanes<2, 4>(thread % 32 * 2, 32 * 2, TW, sketch::aligned<2>(y_row),
+            sketch::over_lanes<2, 1>(thread % 32 * 2, 32 * 2, TW, sketch::aligned<2>(y_row),
                 [&](int64_t first, auto left) {
                 sketch::lanes<float, 2> y_row_lanes;
                 #pragma unroll
@@ -86,7 +86,7 @@ extern "C" __global__ void max_pool3d_1(
             // store(y -> YV[n, od, i*TH:(i+1)*TH, j*TW:(j+1)*TW])
             const float *const y_row_3 = y + row * TW;
             float *const Y_row = Y + (((n * OD + od) * OH + (i * TH + row)) * OW + j * TW);
-            sketch::over_lanes<2, 4>(thread % 32 * 2, 32 * 2, std::min<int64_t>(TW, OW - j * TW),
+            sketch::over_lanes<2, 1>(thread % 32 * 2, 32 * 2, std::min<int64_t>(TW, OW - j * TW),
                 sketch::aligned<2>(y_row_3, Y_row), [&](int64_t first, auto left) {
                 sketch::lanes<float, 2> Y_row_lanes;
                 const auto y_row_3_lanes = sketch::load_lanes<2>(y_row_3 + first, left);

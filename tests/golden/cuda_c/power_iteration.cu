@@ -43,7 +43,7 @@ extern "C" __global__ void power_iteration_1(
                 const float *const A_row = A + ((i * TM + row) * N + j * TN);
                 const float *const V_row = V + j * TN;
                 float part__of_thread = sketch::plus<float>::start;
-                sketch::over_lanes<4, 4>(thread % 32 * 4, 32 * 4, std::min<int64_t>(TN, N - j * TN),
+                sketch::over_lanes<4, 1>(thread % 32 * 4, 32 * 4, std::min<int64_t>(TN, N - j * TN),
                     sketch::aligned<4>(A_row, V_row), [&](int64_t first, auto left) {
                     const auto A_row_lanes = sketch::load_lanes<4>(A_row + first, left);
                     const auto V_row_lanes = sketch::load_lanes<4>(V_row + first, left);
@@ -96,7 +96,7 @@ extern "C" __global__ void power_iteration_2(
             // reduce_max(x, 0, block)
             const float *const PRODUCT_row = PRODUCT + j_2 * T;
             float block_of_thread = sketch::largest<float>::start;
-            sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(T, N - j_2 * T),
+            sketch::over_lanes<4, 1>(thread * 4, threads * 4, std::min<int64_t>(T, N - j_2 * T),
                 sketch::aligned<4>(PRODUCT_row), [&](int64_t first, auto left) {
                 const auto PRODUCT_row_lanes = sketch::load_lanes<4>(PRODUCT_row + first, left);
                 #pragma unroll
@@ -139,7 +139,7 @@ extern "C" __global__ void power_iteration_3(
         const float scale = LARGEST[0];
         const float *const PRODUCT_row = PRODUCT + j_3 * T;
         float *const V_row = V + j_3 * T;
-        sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(T, N - j_3 * T),
+        sketch::over_lanes<4, 1>(thread * 4, threads * 4, std::min<int64_t>(T, N - j_3 * T),
             sketch::aligned<4>(PRODUCT_row, V_row), [&, divisor = sketch::divisor(scale)](int64_t
             first, auto left) {
             sketch::lanes<float, 4> V_row_lanes;

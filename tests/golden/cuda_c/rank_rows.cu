@@ -57,7 +57,7 @@ extern "C" __global__ void rank_rows_1(
                 const float *const X_row = X + (i * N + k * U);
                 bool *const place_loosely_row = place_loosely + row * U;
                 bool *const place_strictly_logical_or_row = place_strictly_logical_or + row * U;
-                sketch::over_lanes<2, 4>(thread % 32 * 2, 32 * 2, std::min<int64_t>(U, N - k * U),
+                sketch::over_lanes<2, 1>(thread % 32 * 2, 32 * 2, std::min<int64_t>(U, N - k * U),
                     sketch::aligned<2>(X_row, place_loosely_row, place_strictly_logical_or_row),
                     [&](int64_t first, auto left) {
                     sketch::lanes<bool, 2> place_loosely_row_lanes;
@@ -103,7 +103,7 @@ extern "C" __global__ void rank_rows_1(
                 const bool *const place_strictly_logical_or_row_2 = place_strictly_logical_or + row
                     * U;
                 int64_t place_count_of_thread = sketch::plus<int64_t>::start;
-                sketch::over_lanes<2, 2>(thread % 32 * 2, 32 * 2, std::min<int64_t>(U, N - k * U),
+                sketch::over_lanes<2, 1>(thread % 32 * 2, 32 * 2, std::min<int64_t>(U, N - k * U),
                     sketch::aligned<2>(place_loosely_row_2, place_nan_2,
                     place_strictly_logical_or_row_2, place_operand_2), [&](int64_t first, auto
                     left) {

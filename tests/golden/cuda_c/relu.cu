@@ -27,7 +27,7 @@ extern "C" __global__ void relu_1(
         // store(y -> YF[i*TILE:(i+1)*TILE])
         const float *const X_row = X + i * TILE;
         float *const Y_row = Y + i * TILE;
-        sketch::over_lanes<4, 4>(thread * 4, threads * 4, std::min<int64_t>(TILE, M * N - i * TILE),
+        sketch::over_lanes<4, 2>(thread * 4, threads * 4, std::min<int64_t>(TILE, M * N - i * TILE),
             sketch::aligned<4>(X_row, Y_row), [&](int64_t first, auto left) {
             sketch::lanes<float, 4> Y_row_lanes;
             const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, left);

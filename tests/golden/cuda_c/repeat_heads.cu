@@ -31,7 +31,7 @@ extern "C" __global__ void repeat_heads_1(
             // store(copies -> YV[h, 0:COPIES, j*T:(j+1)*T])
             const float *const X_row = X + (h * (S * D) + j * T);
             float *const Y_row = Y + ((h * COPIES + row) * (S * D) + j * T);
-            sketch::over_lanes<4, 4>(thread % 32 * 4, 32 * 4, std::min<int64_t>(T, S * D - j * T),
+            sketch::over_lanes<4, 2>(thread % 32 * 4, 32 * 4, std::min<int64_t>(T, S * D - j * T),
                 sketch::aligned<4>(X_row, Y_row), [&](int64_t first, auto left) {
                 sketch::lanes<float, 4> Y_row_lanes;
                 const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, left);

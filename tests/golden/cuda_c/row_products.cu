@@ -46,7 +46,7 @@ extern "C" __global__ void row_products_1(
                 const float *const X_row = X + ((i * TM + row) * N + j * TN);
                 double part_total_of_thread = sketch::times<double>::start;
                 bool found_of_thread = sketch::either<bool>::start;
-                sketch::over_lanes<4, 4>(thread % 32 * 4, 32 * 4, std::min<int64_t>(TN, N - j * TN),
+                sketch::over_lanes<4, 1>(thread % 32 * 4, 32 * 4, std::min<int64_t>(TN, N - j * TN),
                     sketch::aligned<4>(X_row), [&](int64_t first, auto left) {
                     const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, left);
                     #pragma unroll

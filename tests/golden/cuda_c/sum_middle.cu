@@ -30,7 +30,7 @@ extern "C" __global__ void sum_middle_1(
         for (int64_t row = thread / 32; row < std::min<int64_t>(TM, M); row += threads / 32) {
             // lanes = alloc([TM, TN], init=0.0)
             float *const lanes_row = lanes + row * TN;
-            sketch::over_lanes<4, 4>(thread % 32 * 4, 32 * 4, std::min<int64_t>(TN, N - j * TN),
+            sketch::over_lanes<4, 1>(thread % 32 * 4, 32 * 4, std::min<int64_t>(TN, N - j * TN),
                 sketch::aligned<4>(lanes_row), [&](int64_t first, auto left) {
                 sketch::lanes<float, 4> lanes_row_lanes;
                 #pragma unroll
@@ -49,7 +49,7 @@ extern "C" __global__ void sum_middle_1(
                 // add(lanes, x, lanes)
                 float *const lanes_row_2 = lanes + row * TN;
                 const float *const X_row = X + ((b * M + (m * TM + row)) * N + j * TN);
-                sketch::over_lanes<4, 4>(thread % 32 * 4, 32 * 4, std::min<int64_t>(TN, N - j * TN),
+                sketch::over_lanes<4, 1>(thread % 32 * 4, 32 * 4, std::min<int64_t>(TN, N - j * TN),
                     sketch::aligned<4>(lanes_row_2, X_row), [&](int64_t first, auto left) {
                     auto lanes_row_2_lanes = sketch::load_lanes<4>(lanes_row_2 + first, left);
                     const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, left);

@@ -37,7 +37,7 @@ extern "C" __global__ void triangular_matmul_1(
             for (int64_t row = thread / 32; row < T; row += threads / 32) {
                 // c = alloc([T, T], init=0.0)
                 float *const c_row = c + row * T;
-                sketch::over_lanes<4, 4>(thread % 32 * 4, 32 * 4, T, sketch::aligned<4>(c_row),
+                sketch::over_lanes<4, 1>(thread % 32 * 4, 32 * 4, T, sketch::aligned<4>(c_row),
                     [&](int64_t first, auto left) {
                     sketch::lanes<float, 4> c_row_lanes;
                     #pragma unroll

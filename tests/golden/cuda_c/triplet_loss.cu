@@ -53,7 +53,7 @@ extern "C" __global__ void triplet_loss_1(
                 const float *const NEGATIVE_row = NEGATIVE + ((i * TM + row) * N + j * TN);
                 float sum__of_thread = sketch::plus<float>::start;
                 float sum__reduce_sum_of_thread = sketch::plus<float>::start;
-                sketch::over_lanes<4, 2>(thread % 32 * 4, 32 * 4, std::min<int64_t>(TN, N - j * TN),
+                sketch::over_lanes<4, 1>(thread % 32 * 4, 32 * 4, std::min<int64_t>(TN, N - j * TN),
                     sketch::aligned<4>(ANCHOR_row, POSITIVE_row, NEGATIVE_row), [&](int64_t first,
                     auto left) {
                     const auto ANCHOR_row_lanes = sketch::load_lanes<4>(ANCHOR_row + first, left);

@@ -48,7 +48,7 @@ extern "C" __global__ void unscale_gradients_1(
                     TN);
                 sketch::bfloat16 *const Y_row = Y + ((i * TM + row_) * N + j * TN);
                 bool row_of_thread = sketch::both<bool>::start;
-                sketch::over_lanes<4, 4>(thread % 32 * 4, 32 * 4, std::min<int64_t>(TN, N - j * TN),
+                sketch::over_lanes<4, 1>(thread % 32 * 4, 32 * 4, std::min<int64_t>(TN, N - j * TN),
                     sketch::aligned<4>(GRADIENT_row, Y_row), [&, divisor =
                     sketch::divisor(scale)](int64_t first, auto left) {
                     sketch::lanes<sketch::bfloat16, 4> Y_row_lanes;
