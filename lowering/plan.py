@@ -83,7 +83,8 @@ class LoopStyle:
             largest = [bounds.get(getattr(e, "name", ""), e) for e in storage.extents]
             elements = constant_value(walk.substitute(product(largest), constants))
             size = None if elements is None else max(elements, 0) * storage.dtype.bytes
-            of_sums = size is not None and size > self.near_bytes and storage.tile in sums
+            may = self.sums_leave is not None and storage.tile in sums
+            of_sums = may and size is not None and size > self.near_bytes
             most = max(limit, self.most_bytes(facts)) if of_sums else limit
             near = size is not None and (size <= self.near_bytes or of_sums)
             if storage.memory or size is None or not near or taken + size > most:
