@@ -109,14 +109,8 @@ def _reading(
     return attrs.evolve(loop, body=(changed, *rest), rows=rows)
 
 
-def _touched(node: object) -> set[str]:
+def _touched(node: nodes.Statement | nodes.Row) -> set[str]:
     """The buffers that a node, and what is inside of it, names."""
     if isinstance(node, nodes.Row):
         return {node.buffer}
-    found: set[str] = set()
-    for statement in nodes.walk((node,)):  # type: ignore[arg-type]
-        for row in getattr(statement, "rows", ()):
-            found.add(row.buffer)
-        found.add(getattr(statement, "buffer", ""))
-        found |= {getattr(part, "buffer", "") for part in nodes.parts(statement)}
-    return found
+    return {name for each in nodes.walk((node,)) for name in nodes.named_buffers(each)}

@@ -57,7 +57,7 @@ def sums_of(program: nodes.Program, owners: Mapping[str, str]) -> Sums:
 
     body = _without(program.body, is_filled)
     own = {storage.name for storage in program.storages}
-    touching = [(each, _buffers(each)) for each in nodes.walk(body)]
+    touching = [(each, nodes.named_buffers(each)) for each in nodes.walk(body)]
     used: list[nodes.Statement] = []
 
     def is_used(statement: nodes.Statement, following: nodes.Statement | None) -> bool:
@@ -95,21 +95,6 @@ def _without(body: Body, goes: Callable[[nodes.Statement, nodes.Statement | None
             statement = nodes.with_bodies(statement, lambda inner: _without(inner, goes))
         found.append(statement)
     return tuple(found)
-
-
-def _buffers(statement: nodes.Statement) -> set[str]:
-    """The buffers that a statement itself names."""
-    found = {
-        part.buffer
-        for part in nodes.parts(statement)
-        if isinstance(part, nodes.Element | nodes.MatrixView | nodes.TileView)
-    }
-    match statement:
-        case nodes.Write(buffer) | nodes.AtomicUpdate(buffer=buffer):
-            found.add(buffer)
-        case nodes.LaneLoop(rows=rows):
-            found |= {row.buffer for row in rows}
-    return found
 
 
 def _nested(statement: nodes.Statement | None) -> tuple[nodes.Loop, nodes.LaneLoop] | None:

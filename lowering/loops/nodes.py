@@ -413,6 +413,21 @@ def walk(body: tuple[Statement, ...]) -> list[Statement]:
     return [each for statement in body for each in (statement, *walk(children(statement)))]
 
 
+def named_buffers(statement: Statement) -> set[str]:
+    """The buffers that a statement itself names."""
+    found = {
+        part.buffer
+        for part in parts(statement)
+        if isinstance(part, Element | MatrixView | TileView)
+    }
+    match statement:
+        case Write(buffer) | AtomicUpdate(buffer=buffer):
+            found.add(buffer)
+        case LaneLoop(rows=rows):
+            found |= {row.buffer for row in rows}
+    return found
+
+
 def memory_writes(body: tuple[Statement, ...]) -> list[Statement]:
     """The statements that write memory."""
     return [
