@@ -22,6 +22,7 @@ from sketchc.lowering.loops import nodes
 from sketchc.lowering.plan import literals
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.python_host.expressions import Names, literal, mirrored
+from sketchc.lowering.tilelang_cuda.choices import MOST, choices, of_functions
 from sketchc.ops.table import COMPARISONS, OPS, Fact
 
 _ONE = Code("1")
@@ -108,6 +109,8 @@ class Expressions:
     buffers: dict[str, None] = attrs.field(factory=dict, kw_only=True)
     #: whether names are never negative
     known: dict[str, bool] = attrs.field(factory=dict, kw_only=True)
+    #: choices within each other in what names stand for, and of functions
+    nested: dict[str, int] = attrs.field(factory=dict, kw_only=True)
     _lazy: int = 0
     _constants: Mapping[str, ir.Expr] = attrs.field(init=False)
 
@@ -131,18 +134,27 @@ class Expressions:
     def call(self, function: str, *arguments: Code | str) -> Code:
         """A call of a device function."""
         self.functions[function] = None
-        return PYTHON.call(self.names.functions.get(function, function), *arguments)
+        spelled = self.names.functions.get(function, function)
+        self.nested[spelled] = of_functions().get(function, 0)
+        return PYTHON.call(spelled, *arguments)
 
     def bind(self, stem: str, code: Code, dtype: DType | None) -> Code:
-        """A name for a value, assigned before the statement at hand; integers get a variable, since
-        the compiler would repeat their expressions."""
+        """A name for a value, assigned before the statement at hand, of type `dtype` where that is
+        given."""
         if self._lazy or code.text.isidentifier() or _is_number(code.text):
             return code
         name = self.names.fresh(stem)
-        if dtype is not None and dtype.is_integer:
-            self.pending.append(f'{name} = T.alloc_var("{TYPES[dtype]}")')
-        self.pending.append(f"{name} = {code}")
+        self.pending += self.assigned(name, code, dtype, dtype is not None and dtype.is_integer)
         return Code(name)
+
+    def assigned(self, name: str, code: Code, dtype: DType | None, variable: bool) -> list[str]:
+        """The lines that give a value a spelled name. It gets a variable where one is asked for, as
+        computed integers do, whose expressions the compiler would repeat; and for many choices."""
+        depth = choices(code.text, self.nested)
+        variable = variable or (dtype is not None and depth > MOST)
+        self.nested[name] = 0 if variable else depth
+        declared = [f'{name} = T.alloc_var("{TYPES[dtype]}")'] if dtype and variable else []
+        return [*declared, f"{name} = {code}"]
 
     @contextmanager
     def lazily(self) -> Iterator[None]:
@@ -361,7 +373,7 @@ class Expressions:
         if source.is_float:
             mode = "nearest" if rounding == "default" else rounding
             rounded = self.call(f"round_{mode}", code)
-            bound = self.bind("rounded", rounded, None)
+            bound = self.bind("rounded", rounded, source)
             how = "saturated" if saturate else "to_integer"
             least, most = dtype.limits or (0, 1)
             limits = literal(float(least)), literal(float(most + 1))
@@ -384,7 +396,7 @@ class Expressions:
         narrows = source.is_float and dtype.bytes < source.bytes
         if rounding in ("down", "up", "zero") and narrows:
             word = "uint16" if dtype.bytes == 2 else "uint32"
-            bound = self.bind("exact", cast(code, DType.F64), None)
+            bound = self.bind("exact", cast(code, DType.F64), DType.F64)
             return self.call("directed", bound, f'"{TYPES[dtype]}"', f'"{word}"', f'"{rounding}"')
         return cast(code, dtype)
 

@@ -119,9 +119,9 @@ class KernelPrinter(Fragments):
         spelled = self.define(name)
         if isinstance(value, nodes.Scalar):
             self.known[name] = never_negative(value.value, self.known)
-        if mutable or (dtype.is_integer and computes(value)):
-            self.line(f'{spelled} = T.alloc_var("{TYPES[dtype]}")')
-        self.line(f"{spelled} = {code}")
+        variable = mutable or (dtype.is_integer and computes(value))
+        for line in self.assigned(spelled, code, dtype, variable):
+            self.line(line)
 
     def _assign(self, target: Code, value: nodes.Value) -> None:
         self.line(f"{target} = {self.value(value)}")

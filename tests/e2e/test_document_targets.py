@@ -281,6 +281,19 @@ def test_what_a_runner_does_wrong_is_told(
     assert (status, said in printed) == (1, True), printed
 
 
+def test_a_compiler_that_counts_errors_first_is_understood(
+    started: Path, verified: Verified
+) -> None:
+    count = "print('1 error generated.'); print('k.c:1: error: expected an end'); exit(1)"
+    manifest = (started / "docspec.toml").read_text("utf-8")
+    build = json.dumps(["{python}", "-c", count, "{source}", "{artefact}"])
+    (started / "docspec.toml").write_text(
+        re.sub(r"(?m)^build = .*$", lambda _: f"build = {build}", manifest), "utf-8"
+    )
+    status, printed = verified()
+    assert (status, "failed (syntax" in printed) == (1, True), printed
+
+
 def test_a_runner_without_a_build_reads_the_kernel(started: Path, verified: Verified) -> None:
     manifest = (started / "docspec.toml").read_text("utf-8")
     (started / "docspec.toml").write_text(re.sub(r"(?m)^build = .*\n", "", manifest), "utf-8")

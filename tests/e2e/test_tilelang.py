@@ -9,8 +9,9 @@ import attrs
 import numpy as np
 import pytest
 from cpp_cases import example, inputs, reference
+from every_target import run_everything
 from toolchains import require
-from triton_cases import lower
+from triton_cases import lower, make_case
 
 from sketchc.runtime.toolchains.base import Artefact, ToolchainError
 
@@ -40,6 +41,35 @@ def test_a_half_product_streams_tiles_to_matrix_units(tmp_path: Path) -> None:
     assert "tma_store" in sources["sm_90a"]
     assert "tma_load" not in sources["sm_80"]
     assert "mma_sync" in sources["sm_80"]
+
+
+def test_a_long_chain_of_choices_is_compiled(tmp_path: Path) -> None:
+    """For the compiler, each choice that lies in another one doubles the work."""
+    steps = "".join(
+        f"        t{n + 1} = alloc([16])\n"
+        f"        clamp(t{n}, t{n + 1}, low={n - 9}.5, high={9 - n})\n"
+        for n in range(12)
+    )
+    text = f"""sketch chain {{
+    symbols: N;
+    tensors: X[N]: in f32; Y[N]: out f32; Z[N]: out f32;
+
+    @llm_hint("parallel", "grididx")
+    for i in range(0, N, 16):
+        t0 = alloc([16])
+        load(X[i:i+16] -> t0)
+{steps}        relu(t12, t0)
+        leaky_relu(t7, t1, slope=0.5)
+        store(t0 -> Y[i:i+16])
+        store(t1 -> Z[i:i+16])
+}}"""
+    x = np.linspace(-20, 20, 37, dtype=np.float32)
+    x[5] = np.nan
+    case = make_case(lower(text, "tilelang_cuda")[1], {"N": 37}, tensors={"X": x})
+    (found,) = run_everything("tilelang_cuda", [case], tmp_path)
+    assert isinstance(found, dict), found
+    for name, expected in case.expected.items():
+        np.testing.assert_array_equal(found[name], expected)
 
 
 #: A sketch that sums rows, and updates some of them in place between two loops over lanes.

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _WORKER = "sketchc.runtime.toolchains.documents.worker"
 #: A line by which compilers say what is wrong.
-_COMPLAINT = re.compile(r"\berror\b", re.IGNORECASE)
+_COMPLAINTS = (re.compile(r"\berror:", re.IGNORECASE), re.compile(r"\berror\b", re.IGNORECASE))
 
 
 class DocumentToolchain(Toolchain):
@@ -241,9 +241,11 @@ def _built(folder: Path, kernel: Kernel) -> Path:
 
 
 def _complaint(printed: str) -> str:
-    """The first line that names an error; else the first one."""
+    """The first line that states an error, else one that speaks of errors, else the first one.
+    Compilers count errors as well, and some print the count first."""
     lines = [line.strip() for line in printed.splitlines() if line.strip()]
-    return next((line for line in lines if _COMPLAINT.search(line)), lines[0] if lines else "")
+    found = (line for asked in _COMPLAINTS for line in lines if asked.search(line))
+    return next(found, lines[0] if lines else "")
 
 
 def toolchain_of(record: Target) -> DocumentToolchain:

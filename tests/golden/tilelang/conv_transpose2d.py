@@ -118,6 +118,7 @@ def conv_transpose2d_kernel():
                                 X_index_3 = floor_div(
                                     part_3 - T.truncmod(k0 + lane, T.max(KW, 1)) * dilation, stride
                                 )
+                                x_value = T.alloc_var("float32")
                                 x_value = T.if_then_else(
                                     T.And(
                                         T.And(

@@ -92,6 +92,7 @@ def int8_dynamic_quantise_kernel(width):
                                 x_2 = X_row_2_lanes[v]
                                 x_2_div = x_2 / scale
                                 rounded_ = round_nearest(x_2_div)
+                                q = T.alloc_var("int8")
                                 q = saturated(
                                     rounded_, "int8", -128.0, 128.0, T.int8(-128), T.int8(127)
                                 )

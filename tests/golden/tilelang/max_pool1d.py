@@ -69,6 +69,7 @@ def max_pool1d_kernel(width):
                             X[(n * C + c) * L + (first + lane * stride)],
                             T.float32(float("-inf")),
                         )
+                        y_value_2 = T.alloc_var("float32")
                         y_value_2 = largest(y_value, x)
                         y[lane] = y_value_2
             # store(y -> Y[n, c, j*T:(j+1)*T])

@@ -94,6 +94,7 @@ def max_pool2d_kernel(width):
                                 X[((n * C + c) * H + (h + row * stride)) * W + (w + lane * stride)],
                                 T.float32(float("-inf")),
                             )
+                            y_value_2 = T.alloc_var("float32")
                             y_value_2 = largest(y_value, x)
                             y[y_row_2_start + lane] = y_value_2
             T.sync_threads()

@@ -101,6 +101,7 @@ def max_pool3d_kernel(width):
                                         X[((n * D + d) * H + (h + row * stride)) * W + (w + lane * stride)],
                                         T.float32(float("-inf")),
                                     )
+                                    y_value_2 = T.alloc_var("float32")
                                     y_value_2 = largest(y_value, x)
                                     y[y_row_2_start + lane] = y_value_2
             T.sync_threads()
