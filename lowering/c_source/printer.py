@@ -152,15 +152,20 @@ class Printer(Expressions, TracedLines):
     def _call(self, call: nodes.Call) -> None:
         """A call with one argument a line."""
         parameters = f"<{', '.join(call.parameters)}>" if call.parameters else ""
-        arguments = [self.listed(call.extents)] if call.extents else []
-        arguments += map(self._view, call.views)
-        arguments += [", ".join(map(self.name, call.packs))] if call.packs else []
+        arguments = self._arguments(call)
         self.line(f"{self.library(call.name)}{parameters}(")
         self.depth += 1
         for text in arguments[:-1]:
             self.line(f"{text},")
         self.line(f"{arguments[-1]});")
         self.depth -= 1
+
+    def _arguments(self, call: nodes.Call) -> list[str]:
+        """What a call is given, one text a line."""
+        arguments = [self.listed(call.extents)] if call.extents else []
+        arguments += map(self._view, call.views)
+        arguments += [", ".join(map(self.name, call.packs))] if call.packs else []
+        return arguments
 
     def _serial_head(self, loop: nodes.SerialLoop) -> str:
         """The head of a sequential loop."""

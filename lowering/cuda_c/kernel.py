@@ -28,6 +28,7 @@ from sketchc.lowering.cuda_c.sums import Sums, Use
 from sketchc.lowering.cuda_c.vectors import Vectors, at_lanes, most_lanes, vectors_of
 from sketchc.lowering.loops import nodes
 from sketchc.lowering.precedence import CPP, Code
+from sketchc.ops.table import OPS, Category
 
 #: How the library combines lanes.
 COMBINERS = {
@@ -259,6 +260,13 @@ class KernelPrinter(Printer):
             self._multiply(call, None)
         else:
             Printer._call(self, call)
+
+    def _arguments(self, call: nodes.Call) -> list[str]:
+        """See `Printer`; threads that scan a line together exchange values through memory."""
+        arguments = Printer._arguments(self, call)
+        if call.name in OPS and OPS[call.name].category is Category.SCAN:
+            arguments.append("block_memory")
+        return arguments
 
     # ------------------------------------------------------------ products
 

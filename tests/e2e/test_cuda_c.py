@@ -62,7 +62,7 @@ def test_a_compiler_that_fortifies_whatever_it_compiles(
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("name", ["matmul_half", "softmax", "sort_rows", "histogram"])
+@pytest.mark.parametrize("name", ["matmul_half", "softmax", "sort_rows", "histogram", "cumprod"])
 def test_it_compiles_for_ampere(name: str, tmp_path: Path) -> None:
     TOOLCHAIN.compile(lowered(example(name), {}, "a100"), tmp_path)
 

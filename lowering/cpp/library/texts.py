@@ -16,7 +16,7 @@ LIBRARY = Library(
         *shared("numbers.hpp", "functions.hpp"),
         _FOLDER / "matrix.hpp",
         _FOLDER / "atomics.hpp",
-        *shared("lanes.hpp", "random.hpp", "launch.hpp"),
+        *shared("lanes.hpp", "scans.hpp", "random.hpp", "launch.hpp"),
         _FOLDER / "reductions.hpp",
     )
 )

@@ -223,6 +223,15 @@ __device__ inline void for_lines(const int64_t (&lower)[rank], const int64_t (&u
     }
 }
 
+template <class T, int rank> __device__ inline int64_t lane_count(const tile<T, rank> &each)
+{
+    int64_t count = 1;
+    for (int a = 0; a < rank; ++a) {
+        count *= max(each.upper[a] - each.lower[a], int64_t{0});
+    }
+    return count;
+}
+
 // The lane of a rectangle with a number in row-major order.
 template <class T, int rank> __device__ inline T *numbered_lane(const tile<T, rank> &each, int64_t n)
 {
@@ -239,10 +248,7 @@ template <class T, int rank> __device__ inline T *numbered_lane(const tile<T, ra
 template <class T, int from, int to>
 __device__ inline void reshape(const tile<const T, from> &source, const tile<T, to> &result)
 {
-    int64_t count = 1;
-    for (int a = 0; a < to; ++a) {
-        count *= max(result.upper[a] - result.lower[a], int64_t{0});
-    }
+    const int64_t count = lane_count(result);
     for (int64_t n = threadIdx.x; n < count; n += blockDim.x) {
         *numbered_lane(result, n) = *numbered_lane(source, n);
     }

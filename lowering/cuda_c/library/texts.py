@@ -32,6 +32,7 @@ LIBRARY = Library(
         *shared("numbers.hpp", "functions.hpp", "lanes.hpp", "random.hpp", "launch.hpp"),
         _FOLDER / "device.hpp",
         _FOLDER / "block.hpp",
+        _FOLDER / "scans.hpp",
         _FOLDER / "product.hpp",
         _FOLDER / "groups.hpp",
         _FOLDER / "host.hpp",

@@ -11,8 +11,8 @@
 
 // The library: floor_div, ceil_div, bits_of, float_of, absolute, max, tile, reshape,
 // max_of_floats, largest, lanes, enough, aligned, at_once, load_lanes, load_all_lanes,
-// store_lanes, store_all_lanes, over_lanes, divisor, combined_in_warp, combined, numbered_lane,
-// strides.
+// store_lanes, store_all_lanes, over_lanes, divisor, combined_in_warp, combined, lane_count,
+// numbered_lane, strides.
 
 extern "C" __global__ void block_scale_1(
     const float *__restrict X, float *__restrict Y, float *__restrict SCALE, int64_t M,

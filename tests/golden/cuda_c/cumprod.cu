@@ -9,10 +9,13 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, bits_of, float_of, max, min, tile, lane_at, for_lines,
-// scan_columns, scan_lines, cumprod, too_large, max_of_floats, min_of_floats, plus, largest,
-// smallest, either, lanes, enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes,
-// store_all_lanes, over_lanes, divisor, combined_in_warp, combined, strides.
+// The library: floor_div, ceil_div, bits_of, float_of, max, min, tile, too_large, max_of_floats,
+// min_of_floats, plus, times, largest, smallest, either, lanes, enough, aligned, at_once,
+// load_lanes, load_all_lanes, store_lanes, store_all_lanes, over_lanes, divisor,
+// combined_in_warp, combined, lane_count, numbered_lane, kept_running, size_and_power,
+// first_to_leave, shared_products, shuffled, shuffled_pair, before_and_whole, scan_in_warp,
+// scan_in_block, line_of_thread, line_of_warp, line_of_block, lanes_along, put_along,
+// line_places, scan_line, scan_tile, cumprod, strides.
 
 extern "C" __global__ void cumprod_1(
     const float *__restrict X, float *__restrict Y, int64_t M, int64_t N, int64_t programs)
@@ -109,8 +112,8 @@ extern "C" __global__ void cumprod_1(
             sketch::cumprod<0, false, false>(
                 sketch::tile<const float, 1>{cumprod_0, {0}, {std::min<int64_t>(T, N - j * T)},
                     {1}},
-                sketch::tile<float, 1>{cumprod_result, {0}, {std::min<int64_t>(T, N - j * T)},
-                    {1}});
+                sketch::tile<float, 1>{cumprod_result, {0}, {std::min<int64_t>(T, N - j * T)}, {1}},
+                block_memory);
             // where(y_last, y, 0.0, y_factor)
             // reduce_sum(y_factor, 0, y_total)
             // ge(y_lanes, 0, y_valid)

@@ -9,11 +9,12 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, bits_of, float_of, max, min, tile, lane_at, for_lines,
-// scan_columns, scan_lines, cumsum, max_of_floats, min_of_floats, plus, lanes, enough, aligned,
-// at_once, load_lanes, load_all_lanes, store_lanes, store_all_lanes, over_lanes, divisor,
-// combined_in_warp, combined, atomic_replace, added, atomic_add, strides, layout, arena, filled,
-// fill.
+// The library: floor_div, ceil_div, bits_of, float_of, max, min, tile, max_of_floats,
+// min_of_floats, plus, lanes, enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes,
+// store_all_lanes, over_lanes, divisor, combined_in_warp, combined, lane_count, numbered_lane,
+// atomic_replace, added, atomic_add, kept_running, shuffled, before_and_whole, scan_in_warp,
+// scan_in_block, line_of_thread, line_of_warp, line_of_block, lanes_along, put_along,
+// line_places, scan_line, scan_tile, cumsum, strides, layout, arena, filled, fill.
 
 extern "C" __global__ void masked_select_1(
     const bool *__restrict MASK, int64_t *__restrict COUNT, int64_t *__restrict COUNTS, int64_t N,
@@ -108,7 +109,8 @@ extern "C" __global__ void masked_select_2(
         __syncthreads();
         sketch::cumsum<0, false, true>(
             sketch::tile<const int64_t, 1>{cumsum_0, {0}, {std::min<int64_t>(T, N - i_2 * T)}, {1}},
-            sketch::tile<int64_t, 1>{cumsum_result, {0}, {std::min<int64_t>(T, N - i_2 * T)}, {1}});
+            sketch::tile<int64_t, 1>{cumsum_result, {0}, {std::min<int64_t>(T, N - i_2 * T)}, {1}},
+            block_memory);
         // add(place, before, place)
         // load(X[i*T:(i+1)*T] -> x)
         // load(MASK[i*T:(i+1)*T] -> mask)
