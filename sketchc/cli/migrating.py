@@ -18,6 +18,8 @@ from sketchc.lowering.registry import language_of_file, load_target, targets_in
 from sketchc.runtime.store.origins import Known, Origin, find_kernel, find_task, named, read_origin
 
 if TYPE_CHECKING:
+    from sketchc.lowering.kernel import Kernel
+    from sketchc.lowering.plan import Plan
     from sketchc.parsing import syntax
     from sketchc.runtime.store.writing import TaskText
     from sketchc.runtime.verify.verdict import Verdict
@@ -103,13 +105,22 @@ def candidate_of(original: Original) -> Candidate:
         source, tree, original.target, origin.hardware, dict(origin.settings)
     )
     with sketches.pointing_into(source):
-        made = load_target(original.target).emit(planned.plan)
-    entry = made.entry
-    if made.source != original.code:
-        wanted = (made.language, made.name, original.file, original.entry)
-        entry = entry_of(original.code, *wanted)
-    kernel = attrs.evolve(made, source=original.code, entry=entry, foreign=original.changed)
+        kernel = _kernel_of(original, planned.plan)
+    kernel = attrs.evolve(kernel, foreign=original.changed)
     return Candidate(planned.plan, kernel, toolchain(original.target), original.file)
+
+
+def _kernel_of(original: Original, plan: Plan) -> Kernel:
+    """The original's code as a kernel of its sketch's `plan`: what the built-in Coder makes of it,
+    where that is the very code; a target of documents has no such Coder. Raises `UsageError`."""
+    from sketchc.agents.state.candidates import foreign_kernel
+
+    record, name = load_target(original.target), plan.sketch.name
+    if record.coder and (made := record.emit(plan)).source == original.code:
+        return made
+    language = record.language.name
+    entry = entry_of(original.code, language, name, original.file, original.entry)
+    return foreign_kernel(plan, entry, language, original.code)
 
 
 def compared_with_sketch(candidate: Candidate, seed: int, timeout: float) -> Verdict:
