@@ -3,6 +3,7 @@ checked. Nothing is run here; `sketchc docspec check --run` builds and runs the 
 
 from __future__ import annotations
 
+import os
 import re
 import textwrap
 import tomllib
@@ -26,8 +27,15 @@ from sketchc.docspec.schema import (
     Manifest,
     Section,
 )
-from sketchc.lowering.documents.manifest import TABLES, Values, described
-from sketchc.lowering.documents.target import MANIFEST
+from sketchc.lowering.documents.manifest import TABLES, Values
+from sketchc.lowering.documents.target import (
+    MANIFEST,
+    NAME,
+    NO_NAME,
+    described_in,
+    spoken_by,
+    user_target_folders,
+)
 from sketchc.lowering.language import Language
 from sketchc.lowering.registry import all_languages, all_targets, load_language
 
@@ -35,7 +43,6 @@ if TYPE_CHECKING:
     from sketchc.base.diagnostics import Diagnostic
     from sketchc.ir import nodes as ir
 
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
 _DOCUMENTS = ("basic", "api", "suggestions", "examples")
 _TOP = ("target", "title", "language", *_DOCUMENTS, *TABLES)
 _FILES = {
@@ -45,8 +52,8 @@ _FILES = {
 }
 
 
-def parse_manifest(text: str) -> tuple[Manifest | None, tuple[Finding, ...]]:
-    """The manifest, or None with what is wrong with it."""
+def parse_manifest(folder: Path, text: str) -> tuple[Manifest | None, tuple[Finding, ...]]:
+    """The manifest of a folder, or None with what is wrong with it."""
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -54,7 +61,9 @@ def parse_manifest(text: str) -> tuple[Manifest | None, tuple[Finding, ...]]:
         line = int(found.group(1)) if found else 0
         message = re.sub(r" \(at .*\)$", "", str(error))
         return None, (Finding(MANIFEST, line, f"this is not TOML: {message}"),)
-    reader = _Reader(text)
+    except RecursionError:
+        return None, (Finding(MANIFEST, 0, "this is not TOML: too many brackets in brackets"),)
+    reader = _Reader(folder, text)
     return reader.manifest(data), tuple(reader.findings)
 
 
@@ -62,6 +71,7 @@ def parse_manifest(text: str) -> tuple[Manifest | None, tuple[Finding, ...]]:
 class _Reader:
     """One manifest being read; collects findings."""
 
+    folder: Path
     text: str
     findings: list[Finding] = attrs.field(factory=list)
 
@@ -69,17 +79,19 @@ class _Reader:
         top = Values(data, "", self.say)
         top.known(_TOP)
         target = top.text("target")
-        if target and not _NAME.fullmatch(target):
-            self.say("target", f"{target!r} is no name: lower-case letters, digits, underscores")
+        if target and not NAME.fullmatch(target):
+            self.say("target", f"{target!r} is no name: {NO_NAME}")
         title = top.text("title")
-        found = described(data, target, self.say)
+        own_name = Path(os.path.abspath(self.folder)).name
+        others = spoken_by(one for one in all_targets() if one.name != own_name)
+        found = described_in(self.folder, data, others, self.say)
         language = found.language or self.known_language(data.get("language"))
         tables = {name: top.table(name) for name in _DOCUMENTS}
         files = self.files(tables)
         examples = self.examples(tables["examples"])
         if self.findings or language is None:
             return None
-        own = () if found.tools is None else found.tools.files
+        own = () if found.tools is None else found.tools.own_files
         return Manifest(target, title, language, files, examples, own)
 
     def known_language(self, name: object) -> Language | None:
@@ -121,7 +133,7 @@ class _Reader:
             self.say("torch", "[examples.torch] must be a table")
             return {}
         for name, summary in entries.items():
-            if not _NAME.fullmatch(name):
+            if not NAME.fullmatch(name):
                 self.say(name, f"{name!r} is no name for an example", "examples.torch")
             if not isinstance(summary, str) or not summary.strip():
                 message = f"{name} needs one sentence that says what it shows"
@@ -159,7 +171,7 @@ def folder_of(target_or_folder: str | Path) -> Path:
     folders = {target.name: target.documents for target in all_targets() if target.documents}
     if name in folders:
         return Path(__file__).resolve().parent / folders[name]
-    folder = Path(target_or_folder)
+    folder = user_target_folders().get(name, Path(target_or_folder))
     if not folder.is_dir():
         known = ", ".join(folders)
         refuse(f"{name} is no folder with documents and no target that has some: {known}")
@@ -185,7 +197,7 @@ def inspect(folder: Path) -> tuple[DocSpec | None, tuple[Finding, ...]]:
     text = reader.text(MANIFEST)
     if text is None:
         return None, tuple(reader.findings)
-    manifest, found = parse_manifest(text)
+    manifest, found = parse_manifest(folder, text)
     reader.findings += found
     if manifest is None:
         return None, tuple(reader.findings)

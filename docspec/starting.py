@@ -6,16 +6,16 @@ import re
 from pathlib import Path
 
 from sketchc.base.diagnostics import refuse, refusing
+from sketchc.lowering.documents.target import NAME, NO_NAME
 
 _SKELETON = Path(__file__).resolve().with_name("skeleton")
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def start(name: str, folder: Path) -> list[Path]:
     """Write the skeleton of the target `name` into `folder`, which must not exist; returns the
     files. Raises `UsageError`."""
-    if not _NAME.fullmatch(name):
-        refuse(f"{name!r} is no name of a target: lower-case letters, digits and _")
+    if not NAME.fullmatch(name):
+        refuse(f"{name!r} is no name of a target: {NO_NAME}")
     if folder.name != name:
         refuse(f"the folder of the target {name} must be called {name}, not {folder.name!r}")
     if folder.exists():

@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sketchc.base.diagnostics import UsageError, refuse
-from sketchc.lowering.documents.target import document_target, user_target_folders
+from sketchc.lowering.documents.target import (
+    document_target,
+    spoken_by,
+    user_target_folders,
+)
 from sketchc.lowering.language import PYTHON, Language
 
 if TYPE_CHECKING:
@@ -55,19 +59,38 @@ def load_target(name: str) -> Target:
     folders = _folders()
     if name not in folders:
         refuse(f"unknown target {name!r}; known: {', '.join(target_names())}")
-    above = TARGETS if name in DOCUMENTED else (*TARGETS, *DOCUMENTED)
-    return document_target(folders[name], _languages_of(map(load_target, above)))
+    if name in DOCUMENTED:
+        return document_target(folders[name], spoken_by(built_in_targets()))
+    found = _own_targets()[name]
+    if isinstance(found, UsageError):
+        raise UsageError(str(found)) from found
+    return found
+
+
+def _shipped() -> tuple[Target, ...]:
+    """The records of the targets that are sketchc's, in the order of `target_names`."""
+    return tuple(load_target(name) for name in (*TARGETS, *DOCUMENTED))
+
+
+def _own_targets() -> dict[str, Target | UsageError]:
+    """The records of the user's own targets, in the order of `target_names`; for one that cannot be
+    used, the error. Its language must be told from those of the targets before it."""
+    usable, found = list(_shipped()), dict[str, "Target | UsageError"]()
+    for name, folder in _folders().items():
+        if name not in DOCUMENTED:
+            try:
+                usable.append(document_target(folder, spoken_by(usable)))
+                found[name] = usable[-1]
+            except UsageError as error:
+                found[name] = error
+    return found
 
 
 def all_targets() -> tuple[Target, ...]:
-    """The records of all targets that can be used, in the order of `target_names`."""
-    found = [load_target(name) for name in (*TARGETS, *DOCUMENTED)]
-    for name in target_names()[len(found) :]:
-        try:
-            found.append(load_target(name))
-        except UsageError:
-            continue  # the user's own, which must not stand in the way of other targets
-    return tuple(found)
+    """The records of all targets that can be used, in the order of `target_names`: a user's own
+    that cannot be must not stand in the way of others."""
+    own = (found for found in _own_targets().values() if not isinstance(found, UsageError))
+    return (*_shipped(), *own)
 
 
 def built_in_targets() -> tuple[Target, ...]:

@@ -67,6 +67,15 @@ class Tools:
     never_built: str = ""
     packages: Packages | None = None
 
+    @property
+    def own_files(self) -> tuple[str, ...]:
+        """The files of the folder that building and running need: `files`, and those that a command
+        names as {target}/FILE."""
+        start = "{target}/"
+        parts = (part for part in (*self.build, *self.run) if part.startswith(start))
+        named = (part.removeprefix(start) for part in parts)
+        return tuple(dict.fromkeys([*self.files, *filter(None, named)]))
+
 
 @attrs.frozen
 class Target:

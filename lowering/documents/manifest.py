@@ -3,6 +3,7 @@ language, what it can do, its memories, and how its kernels are built and run.""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
@@ -46,6 +47,9 @@ _NO_MAXIMUM = 2**40
 _WORD = re.compile(r"[a-z][a-z0-9_+-]*")
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9.+!-]+")
 _PYTHON = re.compile(r"3\.\d+")
+_SUFFIX = re.compile(r"\.[a-z0-9_+-]+(\.[a-z0-9_+-]+)*")
+#: Endings of files that are no kernel's wherever they lie: sketches, and what runs leave.
+_TAKEN = (".sketch", ".plan", ".json", ".jsonl", ".md", ".toml")
 
 #: Told what is wrong with a key of a table: (key, message, table).
 Say = Callable[[str, str, str], None]
@@ -173,10 +177,13 @@ def _language(manifest: Values) -> tuple[Language | None, tuple[str, ...]]:
     for key, text in (("name", name), ("fence", fence)):
         if text and not _WORD.fullmatch(text):
             table.say(key, f"{text!r} is no word: lower-case letters, digits, _ + -", table.place)
-    if not suffixes or not all(s.startswith(".") and s == s.lower() for s in suffixes):
+    if not suffixes or not all(map(_SUFFIX.fullmatch, suffixes)):
         message = '[language] needs suffixes = [".x", ...], in lower case'
         table.say("suffixes", message, table.place)
         suffixes = (".none",)
+    for suffix in suffixes:
+        if suffix.endswith(_TAKEN):
+            table.say("suffixes", f"files that end in {suffix} are no kernels", table.place)
     standard = table.text("standard", title) or title
     found = Language(name, title, standard, suffixes, fence, syntax, hosted=False, by_runner=True)
     return found, table.texts("imports")
@@ -226,7 +233,11 @@ def _tools(table: Values, environment: Values) -> Tools:
     if commands["build"] and not any("{source}" in part for part in commands["build"]):
         table.say("build", "[toolchain] build never mentions {source}", table.place)
     timeout = table.data.get("timeout_seconds", 300)
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout <= 0:
+    if (
+        isinstance(timeout, bool)
+        or not isinstance(timeout, int | float)
+        or not (0 < timeout < math.inf)
+    ):
         table.say("timeout_seconds", "timeout_seconds must be a positive number", table.place)
         timeout = 300
     return Tools(
@@ -246,6 +257,8 @@ def _tools(table: Values, environment: Values) -> Tools:
 def _command(table: Values, key: str) -> tuple[str, ...]:
     command = table.texts(key)
     for argument in command:
+        if "\0" in argument:
+            table.say(key, f"[{table.place}] {key} holds a zero byte", table.place)
         for found in re.findall(r"\{([^{}]*)\}", argument):
             if found not in PLACEHOLDERS:
                 known = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
@@ -276,7 +289,7 @@ def _failures(table: Values) -> tuple[FailureRule, ...]:
         says = table.text(key)
         try:
             re.compile(says)
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:
             table.say(key, f"{key} is no pattern: {error}", table.place)
             continue
         rules.append(FailureRule(key, ("compile",), says=says))

@@ -37,6 +37,12 @@ def processor_says(name: str) -> str:
     return ""
 
 
+def canonical(distribution: str) -> str:
+    """The one spelling of a distribution's name, as package indexes compare it: `Py.Open_CL` is
+    `py-open-cl`."""
+    return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
 class InstallError(Exception):
     """An installation failed; the message says why, for the user."""
 
@@ -56,16 +62,23 @@ class Environment:
 
     def folder(self) -> Path:
         """The folder of the environment, whether it exists or not."""
-        name = "-".join(filter(None, (self.distribution, self.version, self.mark)))
+        name = "-".join(filter(None, (canonical(self.distribution), self.version, self.mark)))
         own = user_folder("XDG_DATA_HOME", ".local/share") / name
         return Path(os.environ.get(self.variable) or own)
 
     def python(self) -> Path | None:
         """The interpreter, where the environment is finished and has the distribution, or None."""
         python = self.folder() / "bin" / "python"
-        metadata = f"{self.distribution.replace('-', '_')}-{self.version}.dist-info"
-        there = any(self.folder().glob(f"lib/python3*/site-packages/{metadata}"))
+        there = self._has_distribution()
         return python if python.exists() and there and not self._unfinished().exists() else None
+
+    def _has_distribution(self) -> bool:
+        """Whether the distribution is there at its version, however its files spell the name."""
+        from importlib import metadata
+
+        places = [str(place) for place in self.folder().glob("lib/python3*/site-packages")]
+        found = metadata.distributions(name=self.distribution, path=places)
+        return any(one.version == self.version for one in found)
 
     def install(self, wanted: str, fill: Callable[[Callable[..., None]], None]) -> str:
         """Make the environment, unless it exists; returns a message on what was done. `fill` is

@@ -98,11 +98,16 @@ missing_operations = ["atan2"]
 [memory]
 scratch = 196608
 """
-    language = '[language]\nname = "toy"\ntitle = "Toy"\nsuffixes = [".cpp"]\n'
+    language = '[language]\nname = "toy"\ntitle = "Toy"\nsuffixes = [".toy"]\n'
     whole = MANIFEST.replace('language = "c++"\n', "") + language + more
-    assert not findings(documents.write(tmp_path / "whole", docspec_toml=whole))
+    folder = documents.write(tmp_path / "whole" / "toy", docspec_toml=whole)
+    (folder / "examples" / "scale.cpp").rename(folder / "examples" / "scale.toy")
+    for path in folder.glob("*.md"):
+        text = path.read_text("utf-8").replace("scale.cpp", "scale.toy").replace("```cpp", "```toy")
+        path.write_text(text, "utf-8")
+    assert not findings(folder)
     # A language of another target has that one's rules for how kernels are called.
-    said = findings(documents.write(tmp_path / "borrowed", docspec_toml=MANIFEST + more))
+    said = findings(documents.write(tmp_path / "borrowed" / "toy", docspec_toml=MANIFEST + more))
     assert said == ["docspec.toml:4: a target with [toolchain] describes its language: [language]"]
 
 

@@ -17,7 +17,7 @@ from sketchc.launch.inputs import absent_symbols
 from sketchc.lowering.abi import passed
 from sketchc.lowering.c_source.abi import actual_extents
 from sketchc.lowering.registry import load_language
-from sketchc.runtime.process.venvs import Environment
+from sketchc.runtime.process.venvs import Environment, canonical
 from sketchc.runtime.sandbox.worker import Limits, PersistentWorker, Worker, run_worker
 from sketchc.runtime.toolchains.base import (
     COMPILE_TIMEOUT,
@@ -63,7 +63,7 @@ class DocumentToolchain(Toolchain):
             )
         versions = {}
         missing = [name for name in tools.programs if shutil.which(name) is None]
-        missing += [name for name in tools.files if not (self._folder / name).is_file()]
+        missing += [name for name in tools.own_files if not (self._folder / name).is_file()]
         advice = [tools.advice] if tools.advice and missing else []
         if own is not None and own.python() is None:
             missing.append(f"{own.distribution} {own.version} in an environment of its own")
@@ -158,10 +158,15 @@ def environment_of(target: str, packages: Packages | None) -> Environment | None
         return None
     name, _, version = packages.requirements[0].partition("==")
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
-    others = packages.requirements[1:]
+    others = [_canonical(requirement) for requirement in packages.requirements[1:]]
     mark = hashlib.sha256("\0".join(others).encode()).hexdigest()[:8] if others else ""
     variable = f"SKETCHC_{target.upper()}_ENV"
     return Environment(name, version, variable, packages.pythons or (here,), mark)
+
+
+def _canonical(requirement: str) -> str:
+    name, _, version = requirement.partition("==")
+    return f"{canonical(name)}=={version}"
 
 
 class _Session(Session):
