@@ -151,11 +151,25 @@ def signed_candidate(
     planned = sketches.plan_sketch(source, tree, original.target, None, own)
     meant = attrs.evolve(planned.plan.sketch, phases=(), tiles=())
     plan = signature_plan(meant, original.target)
-    language = load_target(original.target).language.name
-    entry = entry_of(original.code, language, meant.name, original.file, original.entry)
-    kernel = attrs.evolve(foreign_kernel(plan, entry, language, original.code), foreign=False)
+    spoken = load_target(original.target).language
+    entry = entry_of(original.code, spoken.name, meant.name, original.file, original.entry)
+    if spoken.syntax == "c" and not spoken.by_runner:
+        _refuse_misfit(original, entry, plan, signature)
+    kernel = attrs.evolve(foreign_kernel(plan, entry, spoken.name, original.code), foreign=False)
     run = toolchain(original.target)
     return Candidate(plan, kernel, run, original.file, signature=source), own
+
+
+def _refuse_misfit(original: Original, entry: str, plan: Plan, signature: str) -> None:
+    """Raises `UsageError` where the original's C function takes other arguments than a signature
+    says."""
+    from sketchc.runtime.verify.entry_fit import misfit
+
+    if why := misfit(original.code, entry, plan.sketch):
+        refuse(
+            f"{original.file}: {entry} is no kernel of the signature in {signature}: {why}; "
+            "list tensors, symbols and params in the order of the kernel's arguments"
+        )
 
 
 # ---------------------------------------------------------------- the task

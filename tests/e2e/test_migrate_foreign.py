@@ -231,6 +231,57 @@ def test_a_kernel_in_cpp_is_called_as_its_signature_says(
     assert run(back) == 0
 
 
+HEAD = "clamped(const float *x, float *y, int64_t n)"
+
+
+@pytest.mark.parametrize(
+    ("head", "tensors", "said"),
+    [
+        (HEAD, "X[N]: in f32; W[N]: in f32; Y[N]: out f32", "takes 3 arguments and is called with"),
+        (HEAD, "X[N]: in f64; Y[N]: out f32", "float *x` is no place for X, a tensor of f64"),
+        (HEAD, "Y[N]: out f32; X[N]: in f32", "no place for Y, which the kernel writes"),
+        (HEAD.replace("int64_t n", "double n"), "X[N]: in f32; Y[N]: out f32", "passed as int64_t"),
+        (
+            "clamped(int64_t n, const float *x, float *y)", "X[N]: in f32; Y[N]: out f32",
+            "`int64_t n` is no place for X, a tensor of f32",
+        ),
+    ],
+)  # fmt: skip
+def test_a_signature_that_the_function_does_not_have_is_refused_before_it_is_called(
+    head: str, tensors: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    require("cpp")
+    Path("clamped.cpp").write_text(CLAMPED.replace(HEAD, head))
+    own = "X[N]: in f32; Y[N]: out f32"
+    text = CLAMP_SKETCH.replace(own, tensors)
+    if "W" in tensors:  # what is declared is to be read
+        text = text.replace("load(X", "w = alloc([T])\n        load(W[i:i+T] -> w)\n        load(X")
+    Path("signature.sketch").write_text(text)
+    more = ("--signature", "signature.sketch", "--llm", "mailbox:box")
+    assert migrate(None, "clamped.cpp", "cpp", "cuda_c", *more) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert "in the order of the kernel's arguments" in told
+    assert not Path("box").exists()
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "clamped(float x[], float *__restrict__ y, long n /* its length, in floats */)",
+        "clamped(const real *x, real *y, int n)",
+    ],
+)
+def test_a_function_that_spells_its_arguments_otherwise_is_called(head: str) -> None:
+    require("cpp"), require("cuda_c")
+    text = CLAMPED.replace(HEAD, head).replace('extern "C"', 'using real = float;\nextern "C"', 1)
+    Path("clamped.cpp").write_text(text)
+    Path("signature.sketch").write_text(CLAMP_SKETCH)
+    with LlmServer([reply(said(CLAMP_SKETCH))]) as server:
+        more = ("--signature", "signature.sketch")
+        assert migrate(server, "clamped.cpp", "cpp", "cuda_c", *more) == 0
+
+
 def test_a_run_that_the_endpoint_stopped_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
     require("cpp"), require("cuda_c")
     Path("clamped.cpp").write_text(CLAMPED)
