@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
-from sketchc.lowering.cuda_c.products import MATRIX, in_groups
+from sketchc.lowering.cuda_c.products import MATRIX, SPLIT, in_groups
 from sketchc.lowering.loops.hints import Became, answered, operand_types
 from sketchc.lowering.plan import HintAnswer, Plan
 
@@ -13,7 +14,8 @@ _PLAIN = "there is no matrix product in it: the blocks of an SM overlap loads wi
 _AHEAD = "operands of the next step come while those of this one are multiplied"
 _UNITS = "operands of f16 or bf16, added up in f32"
 _GROUPS = f"wgmma from 64 x 64 elements on; {_UNITS}"
-_NONE = "matrix units take operands of f16 or bf16 here"
+_IN_TF32 = "three products in tf32 are nearly one in f32"
+_NONE = 'matrix units take operands of f16 or bf16 here, and of f32 with precision="tf32x3"'
 _THREADS = "lanes are the threads of a block here"
 #: What hints of loops became, and why.
 _LOOPS = {
@@ -36,4 +38,11 @@ def _of_products(word: str, plan: Plan, products: Sequence[ir.Compute]) -> Becam
         return "not used", "there is no matrix product in it"
     if operand_types(plan, products) <= set(MATRIX):
         return ("wgmma, mma.sync", _GROUPS) if in_groups(plan) else ("mma.sync", _UNITS)
+    if all(_split(plan, product) for product in products):
+        return "mma.sync", _IN_TF32
     return "multiply-adds of threads", _NONE
+
+
+def _split(plan: Plan, product: ir.Compute) -> bool:
+    single = operand_types(plan, [product]) == {DType.F32}
+    return single and product.attributes.get("precision") in SPLIT

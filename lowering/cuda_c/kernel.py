@@ -298,6 +298,7 @@ class KernelPrinter(Printer):
         assert isinstance(right, nodes.MatrixView)
         deep = (lies_along(left.column) or not lies_along(left.row), lies_along(right.row))
         told = [*map(str, shape.arguments), *("true" if each else "false" for each in deep)]
+        told += [self.library(shape.units)] if shape.units else []
         turns, first, step = "1", "", ""
         if loop is not None:
             turns = str(self.scalar(loop.stop))

@@ -18,13 +18,16 @@ from sketchc.lowering.plan import LINE_BYTES, Plan
 WARPS, _MORE_WARPS, _MANY = 4, 8, 128 * 256
 #: Types that matrix units multiply, with sums in f32.
 MATRIX = (DType.F16, DType.BF16)
+#: Floors of precision at which they multiply f32, by three products of tf32: one alone would be a
+#: wrong result to `verify`, which compares with f32.
+SPLIT = ("tf32", "tf32x3")
 #: Rows and columns of a block that are tried, the largest first, and those for extents that only
 #: the launch tells.
 _SIDES, _UNKNOWN = (256, 128, 64, 32), 64
 #: See `by_warps` in `library/product.hpp`: elements of a part, depth of a step.
 _PART, _DEPTHS = 16, (64, 32)
-#: Sums that a thread has in registers at most.
-_SUMS = 128
+#: Sums that a thread has in registers at most, and beside floats that are split there.
+_SUMS, _SUMS_OF_SPLIT = 128, 64
 #: See `by_threads`.
 _THREADS_DOWN, _ELEMENT_DEPTH = 16, 8
 #: See `by_groups` in `library/groups.hpp`: warps and rows of a group, columns of its instructions,
@@ -37,8 +40,8 @@ _GROUP_CHIP = "sm_90"
 @attrs.frozen
 class Shape:
     """The type of the library by which a product is shared, its template arguments before those of
-    operands, the rows and columns of a block, the depth of a step, and the bytes that operands
-    take in shared memory."""
+    operands, the rows and columns of a block, the depth of a step, the bytes that operands take in
+    shared memory, and the type that says what matrix units do, where that is not the usual one."""
 
     how: str
     arguments: tuple[int, ...]
@@ -46,6 +49,7 @@ class Shape:
     columns: int
     depth: int
     bytes: int
+    units: str = ""
 
     @property
     def on_units(self) -> bool:
@@ -140,7 +144,8 @@ class _Shapes:
         sides = [known[0] or _UNKNOWN, known[1] or _UNKNOWN]
         for limit in _SIDES:
             rows, columns = (min(side, limit) for side in sides)
-            if rows * columns > _SUMS * 32 * self.warps:
+            sums = _SUMS_OF_SPLIT if _split(call) else _SUMS
+            if rows * columns > sums * 32 * self.warps:
                 continue
             found = self._shape(call, rows, columns, known[2])
             if found.bytes <= most_bytes:
@@ -154,14 +159,13 @@ class _Shapes:
         return one and sides[1] is not None and sides[1] <= shape.columns
 
     def _shape(self, call: nodes.Call, rows: int, columns: int, depth: int | None) -> Shape:
-        if not _on_matrix_units(call):
+        split = _split(call)
+        if not split and not _on_matrix_units(call):
             return self._of_threads(call, rows, columns)
         few = rows < _GROUP_ROWS or columns < _GROUP_COLUMNS[0]
-        if self.groups and not few and (depth is None or depth > _PART):
+        if self.groups and not split and not few and (depth is None or depth > _PART):
             return self._of_groups(rows, columns)
-        parts = -(-rows // _PART), -(-columns // _PART)
-        deep = _DEPTHS[0] if depth is None or depth > _DEPTHS[1] else _DEPTHS[1]
-        return self._of_warps(*parts, deep, call.views[0].dtype)
+        return self._of_warps(call, rows, columns, depth)
 
     def _of_threads(self, call: nodes.Call, rows: int, columns: int) -> Shape:
         to, across = call.views[2].dtype, 2 * self.warps
@@ -182,9 +186,13 @@ class _Shapes:
         size = stages * (rows + columns) * _GROUP_LINE
         return Shape("by_groups", (groups, tall, columns, stages), rows, columns, _DEPTHS[0], size)
 
-    def _of_warps(self, down: int, across: int, depth: int, dtype: DType) -> Shape:
-        """The shape for so many parts above each other and beside, the fewest for each warp."""
-        warps = self.warps
+    def _of_warps(self, call: nodes.Call, rows: int, columns: int, most: int | None) -> Shape:
+        """The shape with the fewest parts for each warp. A step's line of operands has the same
+        bytes for all types."""
+        warps, size = self.warps, call.views[0].dtype.bytes
+        down, across = -(-rows // _PART), -(-columns // _PART)
+        depths = [2 * each // size for each in _DEPTHS]
+        depth = depths[0] if most is None or most > depths[1] else depths[1]
 
         def parts(above: int) -> tuple[int, int]:
             return -(-down // above), -(-across // (warps // above))
@@ -194,10 +202,10 @@ class _Shapes:
         tall, wide = parts(above)
         rows, columns = above * tall * _PART, warps // above * wide * _PART
         padded = sum(1 << (side - 1).bit_length() for side in (rows, columns))
-        stages = 128 // depth
-        size = stages * depth * padded * dtype.bytes
+        stages = 2 * depths[0] // depth
         arguments = (warps, above, tall, wide, depth, stages)
-        return Shape("by_warps", arguments, rows, columns, depth, size)
+        used = stages * depth * padded * size
+        return Shape("by_warps", arguments, rows, columns, depth, used, _split(call))
 
 
 def _warps(calls: Iterable[nodes.Call], constants: Mapping[str, ir.Expr]) -> int:
@@ -239,6 +247,12 @@ def product_in(statement: nodes.Statement | None) -> nodes.Call | None:
 def lies_along(step: ir.Expr) -> bool:
     """Whether neighbours in memory are neighbours along an axis with this step."""
     return step == ir.Literal(1)
+
+
+def _split(call: nodes.Call) -> str:
+    """What matrix units do with the f32 of a product; nothing where they do not multiply it."""
+    single = all(view.dtype is DType.F32 for view in call.views)
+    return "in_tf32" if single and call.precision in SPLIT else ""
 
 
 def _on_matrix_units(call: nodes.Call) -> bool:

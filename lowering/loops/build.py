@@ -448,7 +448,8 @@ class _Lowering(Reads):
             axis.upper if axis.lower == ZERO else ir.Binary("-", axis.upper, axis.lower)
             for axis in bounds
         )
-        return loops.Call("multiply", views, extents=tuple(spans), packs=packs)
+        floor = product.precision
+        return loops.Call("multiply", views, extents=tuple(spans), packs=packs, precision=floor)
 
     def _view(
         self, read: Read, transposed: bool, first: ir.Expr, second: ir.Expr

@@ -403,6 +403,7 @@ def _product(made: Operation) -> list[Nest]:
                 (rows, columns, inner),
                 trans_a,
                 trans_b,
+                str(statement.attributes.get("precision", "ieee")),
             ),
         )
     )

@@ -305,7 +305,8 @@ class LibraryCall:
 
 @attrs.frozen
 class Product:
-    """The extra facts of a matrix product: valid bounds and orientation."""
+    """The extra facts of a matrix product: valid bounds, orientation, and the floor of its
+    precision."""
 
     rows: Axis
     columns: Axis
@@ -313,6 +314,7 @@ class Product:
     extents: tuple[ir.Expr, ir.Expr, ir.Expr]
     trans_a: bool
     trans_b: bool
+    precision: str
 
 
 def axis_bounds(extent: ir.Expr, domain: ir.AxisDomain) -> Axis:

@@ -198,14 +198,15 @@ class TileView:
 @attrs.frozen
 class Call(Traced):
     """A call of a library function on tiles in memory, with the template arguments `parameters`:
-    `extents` are the valid extents of its work, where the views do not have them, and `packs` the
-    storages that it packs panels into."""
+    `extents` are the valid extents of its work, where the views do not have them, `packs` the
+    storages that it packs panels into, and `precision` the floor of a product's precision."""
 
     name: str
     views: tuple[MatrixView | TileView, ...]
     parameters: tuple[str, ...] = ()
     extents: tuple[ir.Expr, ...] = ()
     packs: tuple[str, ...] = ()
+    precision: str = "ieee"
 
 
 @attrs.frozen

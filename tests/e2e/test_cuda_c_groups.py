@@ -26,7 +26,7 @@ _PRODUCT = """sketch product {{
                 b = alloc([{of_b}])
                 load(A[{from_a}] -> a)
                 load(B[{from_b}] -> b)
-                gemm(a, b, c, trans_a={turned_a}, trans_b={turned_b})
+                gemm(a, b, c, trans_a={turned_a}, trans_b={turned_b}, precision="{precision}")
             bias = alloc([{columns}])
             load(BIAS[j*{columns}:(j+1)*{columns}] -> bias)
             add(c, bias, c)
@@ -60,6 +60,7 @@ def product(
         "from_b": f"{j}, {k}" if right else f"{k}, {j}",
         "turned_a": left,
         "turned_b": right,
+        "precision": "ieee",
     }
     return _PRODUCT.format(**{**told, **other})
 

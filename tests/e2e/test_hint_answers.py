@@ -122,6 +122,20 @@ def test_tensor_cores_are_used_where_the_plan_says_so(dtype, precision, tmp_path
     assert said == done == ((dtype, precision) != ("f32", "ieee"))
 
 
+@pytest.mark.parametrize(
+    ("dtype", "precision", "said"),
+    [
+        ("f16", "ieee", "wgmma, mma.sync"),
+        ("f32", "tf32x3", "mma.sync"),
+        ("f32", "tf32", "mma.sync"),
+        ("f32", "ieee", "multiply-adds of threads"),
+    ],
+)
+def test_what_multiplies_in_cuda_c_is_told(dtype: str, precision: str, said: str) -> None:
+    text = PRODUCT.format(dtype=dtype, precision=precision, hints='"tensor_core"')
+    assert answer(text, "cuda_c", "tensor_core", "loop k") == said
+
+
 @pytest.mark.sweep
 @pytest.mark.parametrize("hints", ['"pipeline", stages=3', '"async"', '"unroll"'])
 def test_loads_run_ahead_where_the_plan_says_so(hints, tmp_path):

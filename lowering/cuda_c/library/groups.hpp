@@ -170,7 +170,8 @@ __device__ inline void multiply_group(float (&sums)[columns / 2], uint64_t left,
 template <class T, int extent, bool deep, int threads> struct panels {
     static constexpr int depth = 64;
     static constexpr int count = deep ? 1 : extent / 64;
-    using panel = staged<T, deep ? extent : depth, 64, threads>;
+    using panel = staged<T, deep ? extent : depth, 64, threads, deep>;
+    static constexpr int size = panel::size;
     static constexpr int elements = count * panel::elements;
     static constexpr int bytes = panel::elements * sizeof(T);
     static constexpr bool even = panel::even;

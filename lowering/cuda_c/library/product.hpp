@@ -202,23 +202,141 @@ __device__ inline void multiply_fragments(float (&sums)[4], const uint32_t (&lef
 #endif
 }
 
+// The bits of a float that matrix units see.
+constexpr uint32_t seen_bits = 0xffffe000U;
+
+// A float as matrix units take it: its 11 leading bits, rounded, but never up to infinity.
+__device__ inline float leading_bits(float x)
+{
+#ifdef SKETCH_EMULATOR
+    const float rounded = emulated::rounded_to_tf32(x);
+#else
+    uint32_t bits;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+    const float rounded = float_of(bits);
+#endif
+    const bool grew = isfinite(x) && !isfinite(rounded);
+    return grew ? float_of(bits_of(x) & seen_bits) : rounded;
+}
+
+// sums += left @ right, of 16 x 8 and 8 x 8 floats of which 11 bits count.
+__device__ inline void multiply_leading(float (&sums)[4], const uint32_t (&left)[4],
+                                        const uint32_t *right)
+{
+#ifdef SKETCH_EMULATOR
+    emulated::multiply<float, float, 8>(sums, left, right, emulated::seen_as_tf32, __LINE__);
+#else
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, "
+                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+                 : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]),
+                   "r"(right[1]));
+#endif
+}
+
+// Four registers of a lane with operands of a product.
+struct fragment {
+    uint32_t parts[4];
+};
+
+// Matrix units multiply 16-bit elements that a warp has in registers.
+struct halves {
+    template <class T, int tall, int wide>
+    static __device__ void multiply(float (&sums)[tall][wide][2][4], const fragment (&left)[tall],
+                                    const fragment (&right)[wide])
+    {
+#pragma unroll
+        for (int r = 0; r < tall; ++r) {
+#pragma unroll
+            for (int c = 0; c < wide; ++c) {
+                multiply_fragments(sums[r][c][0], left[r].parts, right[c].parts, T{});
+                multiply_fragments(sums[r][c][1], left[r].parts, right[c].parts + 2, T{});
+            }
+        }
+    }
+};
+
+// They multiply floats nearly as f32, by three products of tf32: what the leading bits leave of each
+// operand is multiplied with the leading bits of the other.
+struct in_tf32 {
+    // Adds a product. Infinity and NaN are those of the leading bits. Matrix units drop the bits that a
+    // sum has no room for, always towards 0: they begin at 0 each time, and the sums are rounded here.
+    static __device__ void add(float (&sums)[4], const uint32_t (&left)[4], const uint32_t *right,
+                               const uint32_t (&left_rest)[4], const uint32_t *right_rest)
+    {
+        float now[4] = {};
+        multiply_leading(now, left_rest, right);
+        multiply_leading(now, left, right_rest);
+#pragma unroll
+        for (int part = 0; part < 4; ++part) {
+            now[part] = isfinite(now[part]) ? now[part] : 0.0F;
+        }
+        multiply_leading(now, left, right);
+#pragma unroll
+        for (int part = 0; part < 4; ++part) {
+            sums[part] += now[part];
+        }
+    }
+    template <int count>
+    static __device__ void split(fragment (&leading)[count], fragment (&rest)[count],
+                                 const fragment (&from)[count])
+    {
+#pragma unroll
+        for (int each = 0; each < count * 4; ++each) {
+            const float x = float_of(from[each / 4].parts[each % 4]);
+            const float lead = leading_bits(x);
+            leading[each / 4].parts[each % 4] = bits_of(lead);
+            rest[each / 4].parts[each % 4] = bits_of(x - lead) & seen_bits;
+        }
+    }
+    template <class T, int tall, int wide>
+    static __device__ void multiply(float (&sums)[tall][wide][2][4], const fragment (&left)[tall],
+                                    const fragment (&right)[wide])
+    {
+        fragment lefts[tall], left_rests[tall];
+        fragment rights[wide], right_rests[wide];
+        split(lefts, left_rests, left);
+        split(rights, right_rests, right);
+#pragma unroll
+        for (int r = 0; r < tall; ++r) {
+#pragma unroll
+            for (int c = 0; c < wide; ++c) {
+                add(sums[r][c][0], lefts[r].parts, rights[c].parts, left_rests[r].parts,
+                    right_rests[c].parts);
+                add(sums[r][c][1], lefts[r].parts, rights[c].parts + 2, left_rests[r].parts,
+                    right_rests[c].parts + 2);
+            }
+        }
+    }
+};
+
 // Elements from one line to the next, and within one.
 struct strides {
     int64_t line;
     int64_t step;
 };
 
-// An operand in shared memory: `lines` of `length` 16-bit elements, in chunks of eight, which are
-// moved so that no eight lanes of a fragment's load meet in a bank. All threads of a block copy it.
-template <class T, int lines, int length, int threads> struct staged {
-    static constexpr int wide = length / 8;
-    static constexpr int pitch = wide > 16 ? 32 : wide > 8 ? 16 : wide > 4 ? 8 : 4;
-    static constexpr int elements = lines * pitch * 8;
+// An operand in shared memory: `lines` of `length` elements, in chunks of 16 bytes, which are moved so
+// that no eight lanes of a fragment's load, nor all 32 that load elements across lines, meet in a bank.
+// All threads of a block copy it. Lines of a `deep` operand lie along the depth.
+template <class T, int lines, int length, int threads, bool deep> struct staged {
+    static constexpr int size = 16 / sizeof(T);
+    static constexpr int wide = length / size;
+    static constexpr int pitch = wide > 32 ? 64 : wide > 16 ? 32 : wide > 8 ? 16 : wide > 4 ? 8 : 4;
+    static constexpr int elements = lines * pitch * size;
     // The place of a chunk.
     static __device__ int at(int line, int chunk)
     {
-        const int moved = pitch >= 8 ? line & 7 : line / (8 / pitch) & (pitch - 1);
-        return (line * pitch + (chunk ^ moved)) * 8;
+        int moved = pitch >= 8 ? line & 7 : line / (8 / pitch) & (pitch - 1);
+        if (!deep && sizeof(T) == 4) {
+            moved = pitch >= 8 ? (line & 3) * 2 : line & 2;
+        }
+        return (line * pitch + (chunk ^ moved)) * size;
+    }
+    // The place of an element.
+    static __device__ int element(int line, int place)
+    {
+        return at(line, place / size) + place % size;
     }
     static constexpr int chunks = lines * wide;
     // Whether each thread has the same chunk of some lines.
@@ -226,7 +344,7 @@ template <class T, int lines, int length, int threads> struct staged {
     // The first element that a thread copies, and the lines from one to the next.
     static __device__ int64_t first(int64_t line_step)
     {
-        return threadIdx.x / wide * line_step + threadIdx.x % wide * 8;
+        return threadIdx.x / wide * line_step + threadIdx.x % wide * size;
     }
     static constexpr int down = even ? threads / wide : 1;
     // Copies an operand that is there as a whole, in aligned lines, from a thread's first element on.
@@ -255,20 +373,20 @@ template <class T, int lines, int length, int threads> struct staged {
             const int line = each / wide;
             const int chunk = each % wide;
             T *const place = to + at(line, chunk);
-            const int64_t there = line < count ? min(left - chunk * 8, int64_t{8}) : 0;
-            const T *const start = from + line * line_step + chunk * 8 * step;
+            const int64_t there = line < count ? min(left - chunk * size, int64_t{size}) : 0;
+            const T *const start = from + line * line_step + chunk * size * step;
             if (there > 0 && step == 1 && reinterpret_cast<uintptr_t>(start) % 16 == 0) {
                 copy_chunk(place_of(place), start, static_cast<int>(there * sizeof(T)));
                 continue;
             }
-            lanes<T, 8> part{};
+            lanes<T, size> part{};
 #pragma unroll
-            for (int element = 0; element < 8; ++element) {
+            for (int element = 0; element < size; ++element) {
                 if (element < there) {
                     part[element] = start[element * step];
                 }
             }
-            *reinterpret_cast<lanes<T, 8> *>(place) = part;
+            *reinterpret_cast<lanes<T, size> *>(place) = part;
         }
     }
 };
@@ -295,7 +413,7 @@ template <class T, class Left, class Right, bool left_deep, bool right_deep> str
                            : strides{now.right.row, now.right.column}),
           rows(now.rows), columns(now.columns),
           whole(complete && Left::even && Right::even && left.step == 1 && right.step == 1 &&
-                left.line % 8 == 0 && right.line % 8 == 0),
+                left.line % Left::size == 0 && right.line % Right::size == 0),
           left_first(Left::first(left.line)), right_first(Right::first(right.line))
     {
     }
@@ -329,11 +447,55 @@ template <class T, class Left, class Right, bool left_deep, bool right_deep> str
     }
 };
 
-// How the warps of a block multiply 16-bit types by matrix units: `down` of the warps stand above each
-// other and the others beside, each with `tall` x `wide` parts of 16 x 16 elements. An operand that is
-// `deep` lies along the depth. A step takes `depth` elements along it, and passes through one of so many
-// stages.
-template <int warps, int down, int tall, int wide, int depth, int stages, bool left_deep, bool right_deep>
+// Registers of a left operand, of 16 rows from `row` on and 32 bytes of the depth.
+template <class Stage, bool deep, class T>
+__device__ inline void load_left(uint32_t (&into)[4], const T *memory, shared_place place, int row,
+                                 int inner)
+{
+    const int lane = threadIdx.x % 32;
+    if constexpr (deep) {
+        const int from = Stage::at(row + lane % 16, inner * 2 + lane / 16);
+        load_fragments<false>(into, place + from * int{sizeof(T)});
+    } else if constexpr (sizeof(T) == 2) {
+        const int from = Stage::at(inner * 16 + lane / 16 * 8 + lane % 8, row / 8 + lane / 8 % 2);
+        load_fragments<true>(into, place + from * int{sizeof(T)});
+    } else {
+#pragma unroll
+        for (int part = 0; part < 4; ++part) {
+            const int line = inner * 8 + part / 2 * 4 + lane % 4;
+            into[part] = bits_of(memory[Stage::element(line, row + part % 2 * 8 + lane / 4)]);
+        }
+    }
+}
+
+// Registers of a right operand, of 32 bytes of the depth and 16 columns from `column` on.
+template <class Stage, bool deep, class T>
+__device__ inline void load_right(uint32_t (&into)[4], const T *memory, shared_place place, int column,
+                                  int inner)
+{
+    const int lane = threadIdx.x % 32;
+    if constexpr (deep) {
+        const int from =
+            Stage::at(column + lane / 16 * 8 + lane % 8, inner * 2 + lane / 8 % 2);
+        load_fragments<false>(into, place + from * int{sizeof(T)});
+    } else if constexpr (sizeof(T) == 2) {
+        const int from = Stage::at(inner * 16 + lane % 16, column / 8 + lane / 16);
+        load_fragments<true>(into, place + from * int{sizeof(T)});
+    } else {
+#pragma unroll
+        for (int part = 0; part < 4; ++part) {
+            const int line = inner * 8 + part % 2 * 4 + lane % 4;
+            into[part] = bits_of(memory[Stage::element(line, column + part / 2 * 8 + lane / 4)]);
+        }
+    }
+}
+
+// How the warps of a block multiply by matrix units, as `Units` says: `down` of the warps stand above
+// each other and the others beside, each with `tall` x `wide` parts of 16 x 16 elements. An operand that
+// is `deep` lies along the depth. A step takes `depth` elements along it, and passes through one of so
+// many stages.
+template <int warps, int down, int tall, int wide, int depth, int stages, bool left_deep, bool right_deep,
+          class Units = halves>
 struct by_warps {
     static constexpr int across = warps / down;
     static constexpr int rows = down * tall * 16;
@@ -342,9 +504,11 @@ struct by_warps {
     template <bool single, class T, class At, class To>
     static __device__ void multiply(product_steps<single, T, T, At> steps, const To &to, char *staging)
     {
-        using left_stage = staged<T, left_deep ? rows : depth, left_deep ? depth : rows, warps * 32>;
-        using right_stage =
-            staged<T, right_deep ? columns : depth, right_deep ? depth : columns, warps * 32>;
+        using left_stage =
+            staged<T, left_deep ? rows : depth, left_deep ? depth : rows, warps * 32, left_deep>;
+        using right_stage = staged<T, right_deep ? columns : depth, right_deep ? depth : columns,
+                                   warps * 32, right_deep>;
+        constexpr int deep = 32 / sizeof(T); // elements along the depth of a fragment
         const int lane = threadIdx.x % 32;
         const int top = threadIdx.x / 32 / across * tall * 16;
         const int first = threadIdx.x / 32 % across * wide * 16;
@@ -382,44 +546,29 @@ struct by_warps {
             __syncthreads();
             const shared_place left = operands.at(number);
             const shared_place right = left + operands.left_bytes;
-            uint32_t lefts[2][tall][4];
-            uint32_t rights[2][wide][4];
+            const T *const memory = operands.memory + number * operands.elements;
+            fragment lefts[2][tall];
+            fragment rights[2][wide];
             const auto fetch = [&](int inner) {
 #pragma unroll
                 for (int r = 0; r < tall; ++r) {
-                    const int deep = inner * 16 + lane / 16 * 8 + lane % 8;
-                    const int from = left_deep ? left_stage::at(top + r * 16 + lane % 16,
-                                                                inner * 2 + lane / 16)
-                                               : left_stage::at(deep, top / 8 + r * 2 + lane / 8 % 2);
-                    load_fragments<!left_deep>(lefts[inner % 2][r], left + from * int{sizeof(T)});
+                    load_left<left_stage, left_deep>(lefts[inner % 2][r].parts, memory, left,
+                                                     top + r * 16, inner);
                 }
 #pragma unroll
                 for (int c = 0; c < wide; ++c) {
-                    const int line = first + c * 16 + lane / 16 * 8 + lane % 8;
-                    const int from = right_deep ? right_stage::at(line, inner * 2 + lane / 8 % 2)
-                                                : right_stage::at(inner * 16 + lane % 16,
-                                                                  first / 8 + c * 2 + lane / 16);
-                    load_fragments<!right_deep>(rights[inner % 2][c], right + from * int{sizeof(T)});
-                }
-            };
-            const auto multiply = [&](int inner) {
-#pragma unroll
-                for (int r = 0; r < tall; ++r) {
-#pragma unroll
-                    for (int c = 0; c < wide; ++c) {
-                        const uint32_t *const both = rights[inner][c];
-                        multiply_fragments(sums[r][c][0], lefts[inner][r], both, T{});
-                        multiply_fragments(sums[r][c][1], lefts[inner][r], both + 2, T{});
-                    }
+                    load_right<right_stage, right_deep>(rights[inner % 2][c].parts,
+                                                        memory + left_stage::elements, right,
+                                                        first + c * 16, inner);
                 }
             };
             fetch(0);
 #pragma unroll
-            for (int inner = 0; inner < depth / 16; ++inner) {
-                if (inner + 1 < depth / 16) {
+            for (int inner = 0; inner < depth / deep; ++inner) {
+                if (inner + 1 < depth / deep) {
                     fetch(inner + 1);
                 }
-                multiply(inner % 2);
+                Units::template multiply<T>(sums, lefts[inner % 2], rights[inner % 2]);
                 if (inner == 0) {
                     // What is found out about the next copies takes long; the matrix units work
                     // meanwhile.

@@ -13,9 +13,9 @@
 // half_to_float, sign, max, min, round, too_large, max_of_floats, min_of_floats, lanes, enough,
 // aligned, at_once, store_lanes, store_all_lanes, divisor, matrix, factors, factors_from,
 // sums_used, sums_for, product_steps, place_of, copy_chunk, commit_chunks, wait_for_chunks,
-// strides, staged, stages_of, multiply_blocks, multiply_along, show_to_units, begin_products,
-// commit_products, wait_for_products, described, SKETCH_SUMS_32, group_half, panels, by_groups,
-// allow_shared.
+// fragment, strides, staged, stages_of, multiply_blocks, multiply_along, show_to_units,
+// begin_products, commit_products, wait_for_products, described, SKETCH_SUMS_32, group_half,
+// panels, by_groups, allow_shared.
 
 extern "C" __global__ void matmul_half_1(
     const sketch::half *__restrict A, const sketch::half *__restrict B,

@@ -9,10 +9,12 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, bits_of, float_of, max, min, too_large, max_of_floats,
-// min_of_floats, lanes, enough, aligned, at_once, store_lanes, store_all_lanes, divisor, matrix,
-// widened, factors, factors_from, sums_used, sums_for, product_steps, by_threads,
-// multiply_blocks, multiply_along.
+// The library: floor_div, ceil_div, bits_of, float_of, absolute, max, min, isfinite, too_large,
+// max_of_floats, min_of_floats, lanes, enough, aligned, at_once, store_lanes, store_all_lanes,
+// divisor, matrix, factors, factors_from, sums_used, sums_for, product_steps, place_of,
+// copy_chunk, commit_chunks, wait_for_chunks, load_fragments, seen_bits, leading_bits,
+// multiply_leading, fragment, halves, in_tf32, strides, staged, stages_of, load_left, load_right,
+// by_warps, multiply_blocks, multiply_along, allow_shared.
 
 extern "C" __global__ void pointwise_conv_1(
     const float *__restrict X, const float *__restrict WEIGHT, float *__restrict Y, int64_t B,
@@ -30,7 +32,8 @@ extern "C" __global__ void pointwise_conv_1(
         // load(XV[b, 0:C, i*TP:(i+1)*TP] -> x)
         // load(WV[j*TO:(j+1)*TO, 0:C] -> w)
         // dot(x, w, y, trans_a=True, trans_b=True, precision="tf32x3")
-        sketch::multiply_along<sketch::by_threads<4, 8, 8, false, true>, false>(
+        sketch::multiply_along<sketch::by_warps<4, 2, 4, 2, 32, 2, false, true, sketch::in_tf32>,
+            false>(
             1,
             [&](int64_t) {
                 return sketch::factors<float, float>{
@@ -39,12 +42,12 @@ extern "C" __global__ void pointwise_conv_1(
                     sketch::matrix<const float>{WEIGHT + C * TO * j, 1, C}};
             },
             sketch::sums_for<float>([&]([[maybe_unused]] int64_t row, int64_t first, int64_t left,
-                const sketch::lanes<float, 1> &y_row_2_lanes) {
+                const sketch::lanes<float, 2> &y_row_2_lanes) {
                 // store(y -> YV[b, i*TP:(i+1)*TP, j*TO:(j+1)*TO])
                 float *const Y_row = Y + ((b * (H * W) + (i * TP + row)) * O + j * TO);
-                sketch::lanes<float, 1> Y_row_lanes;
+                sketch::lanes<float, 2> Y_row_lanes;
                 #pragma unroll
-                for (int part = 0; part < 1; ++part) {
+                for (int part = 0; part < 2; ++part) {
                     const float y_value = y_row_2_lanes[part];
                     Y_row_lanes[part] = y_value;
                 }
@@ -79,8 +82,9 @@ extern "C" int64_t pointwise_conv(
     {
         const int64_t programs = B * sketch::ceil_div(H * W, TP) * sketch::ceil_div(O, TO);
         const int64_t blocks = std::min<int64_t>(programs, 65536);
+        sketch::allow_shared(pointwise_conv_1, 49408);
         if (blocks > 0) {
-            pointwise_conv_1<<<static_cast<unsigned>(blocks), 128, 12544>>>(X, WEIGHT, Y, B, C, O,
+            pointwise_conv_1<<<static_cast<unsigned>(blocks), 128, 49408>>>(X, WEIGHT, Y, B, C, O,
                 H, W, programs);
         }
         if (cudaGetLastError() != cudaSuccess) {

@@ -9,10 +9,13 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, bits_of, float_of, max, min, exp2, log2, too_large,
-// max_of_floats, min_of_floats, lanes, enough, aligned, at_once, load_lanes, load_all_lanes,
-// store_lanes, store_all_lanes, over_lanes, divisor, matrix, widened, factors, factors_from,
-// sums_in, product_steps, by_threads, multiply_blocks, multiply_along, layout, allow_shared.
+// The library: floor_div, ceil_div, bits_of, float_of, absolute, max, min, exp2, log2, isfinite,
+// too_large, max_of_floats, min_of_floats, lanes, enough, aligned, at_once, load_lanes,
+// load_all_lanes, store_lanes, store_all_lanes, over_lanes, divisor, matrix, factors,
+// factors_from, sums_in, product_steps, place_of, copy_chunk, commit_chunks, wait_for_chunks,
+// load_fragments, seen_bits, leading_bits, multiply_leading, fragment, halves, in_tf32, strides,
+// staged, stages_of, load_left, load_right, by_warps, multiply_blocks, multiply_along, layout,
+// allow_shared.
 
 extern "C" __global__ void retention_1(
     const float *__restrict Q, const float *__restrict K, const float *__restrict V,
@@ -66,7 +69,8 @@ extern "C" __global__ void retention_1(
             // load(Q[h, i*T:(i+1)*T, 0:D] -> q)
             // load(K[h, i*T:(i+1)*T, 0:D] -> k)
             // matmul(q, k, scores, trans_b=True, precision="tf32x3")
-            sketch::multiply_along<sketch::by_threads<4, 2, 4, true, true>, false>(
+            sketch::multiply_along<sketch::by_warps<4, 2, 1, 1, 32, 2, true, true, sketch::in_tf32>,
+                false>(
                 1,
                 [&](int64_t) {
                     return sketch::factors<float, float>{
@@ -74,8 +78,8 @@ extern "C" __global__ void retention_1(
                         sketch::matrix<const float>{Q + D * N * h + D * T * i, D, 1},
                         sketch::matrix<const float>{K + D * N * h + D * T * i, 1, D}};
                 },
-                sketch::sums_in<float, true>{sketch::matrix<float>{scores, T, 1}},
-                    reinterpret_cast<char *>(scores));
+                sketch::sums_in<float, true>{sketch::matrix<float>{scores, T, 1}}, block_memory +
+                    16896);
             for (int64_t row = thread / 32; row < T; row += threads / 32) {
                 // mul(rate, max(query - key, 0), weight)
                 // exp2(weight, weight)
@@ -143,7 +147,8 @@ extern "C" __global__ void retention_1(
             // load(V[h, i*T:(i+1)*T, j*TD:(j+1)*TD] -> v)
             // matmul(scores, v, y, precision="tf32x3")
             __syncthreads();
-            sketch::multiply_along<sketch::by_threads<4, 2, 4, true, false>, false>(
+            sketch::multiply_along<sketch::by_warps<4, 2, 1, 1, 32, 2, true, false,
+                sketch::in_tf32>, true>(
                 1,
                 [&](int64_t) {
                     return sketch::factors<float, float>{
@@ -152,11 +157,12 @@ extern "C" __global__ void retention_1(
                         sketch::matrix<const float>{scores_where, T, 1},
                         sketch::matrix<const float>{V + D * N * h + D * T * i + TD * j, D, 1}};
                 },
-                sketch::sums_in<float, false>{sketch::matrix<float>{y, TD, 1}},
-                    reinterpret_cast<char *>(y));
+                sketch::sums_in<float, false>{sketch::matrix<float>{y, TD, 1}}, block_memory +
+                    16896);
             // gemm(q, state, y, precision="tf32x3")
             __syncthreads();
-            sketch::multiply_along<sketch::by_threads<4, 2, 4, true, false>, false>(
+            sketch::multiply_along<sketch::by_warps<4, 2, 1, 1, 32, 2, true, false,
+                sketch::in_tf32>, false>(
                 1,
                 [&](int64_t) {
                     return sketch::factors<float, float>{
@@ -164,8 +170,8 @@ extern "C" __global__ void retention_1(
                         sketch::matrix<const float>{q_mul, D, 1},
                         sketch::matrix<const float>{state, TD, 1}};
                 },
-                sketch::sums_in<float, false>{sketch::matrix<float>{y, TD, 1}},
-                    reinterpret_cast<char *>(y));
+                sketch::sums_in<float, false>{sketch::matrix<float>{y, TD, 1}}, block_memory +
+                    16896);
             __syncthreads();
             for (int64_t row = thread / 32; row < std::min<int64_t>(T, N - i * T); row += threads /
                 32) {
@@ -198,7 +204,8 @@ extern "C" __global__ void retention_1(
             // load(V[h, i*T:(i+1)*T, j*TD:(j+1)*TD] -> v)
             // matmul(k, v, block, trans_a=True, precision="tf32x3")
             __syncthreads();
-            sketch::multiply_along<sketch::by_threads<4, 4, 4, false, false>, false>(
+            sketch::multiply_along<sketch::by_warps<4, 2, 2, 1, 32, 2, false, false,
+                sketch::in_tf32>, true>(
                 1,
                 [&](int64_t) {
                     return sketch::factors<float, float>{
@@ -254,12 +261,12 @@ extern "C" int64_t retention(
     {
         const int64_t programs = H * sketch::ceil_div(D, TD);
         const int64_t blocks = std::min<int64_t>(programs, 65536);
-        sketch::layout shared{23040};
+        sketch::layout shared{41472};
         const int64_t state_place = shared.add(sizeof(float), {D, TD});
         const int64_t block_place = shared.add(sizeof(float), {D, TD});
         const int64_t q_mul_place = shared.add(sizeof(float), {T, D});
         const int64_t k_mul_place = shared.add(sizeof(float), {T, D});
-        sketch::allow_shared(retention_1, 88320);
+        sketch::allow_shared(retention_1, 106752);
         if (blocks > 0) {
             retention_1<<<static_cast<unsigned>(blocks), 128,
                 static_cast<unsigned>(shared.bytes())>>>(Q, K, V, GAMMA, Y, H, N, D, programs,

@@ -446,6 +446,26 @@ template <int count> void load_matrices(uint32_t (&into)[count], const void *row
     }
 }
 
+// A float of which matrix units see the upper 19 bits.
+inline float seen_as_tf32(float x)
+{
+    uint32_t bits;
+    std::memcpy(&bits, &x, 4);
+    bits &= ~0x1fffU;
+    std::memcpy(&x, &bits, 4);
+    return x;
+}
+
+// The nearest float with these bits alone; of two, the one away from 0. NaN stays.
+inline float rounded_to_tf32(float x)
+{
+    uint32_t bits;
+    std::memcpy(&bits, &x, 4);
+    bits = (bits & 0x7fffffffU) > 0x7f800000U ? 0x7fffffffU : bits + 0x1000U;
+    std::memcpy(&x, &bits, 4);
+    return seen_as_tf32(x);
+}
+
 // d = a @ b + d with d 16 x 8, a 16 x depth and b depth x 8; `size` elements of A and B in 32 bits.
 // Lane l has rows l / 4 and l / 4 + 8 of a and d, and column l / 4 of b.
 template <class A, class D, int depth>
@@ -475,6 +495,9 @@ void multiply(D (&d)[4], const uint32_t *a, const uint32_t *b, float (*wide)(A),
             sum += static_cast<double>(wide(left)) * static_cast<double>(wide(right));
         }
         d[place] = static_cast<D>(sum);
+        if (std::isfinite(d[place]) && std::abs(static_cast<double>(d[place])) > std::abs(sum)) {
+            d[place] = std::nextafter(d[place], D{}); // matrix units drop bits
+        }
     }
 }
 

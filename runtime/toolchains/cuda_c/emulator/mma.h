@@ -26,11 +26,7 @@ template <class Use, int m, int n, int k, class T, class Layout = void> struct f
     std::conditional_t<std::is_same_v<T, precision::tf32>, float, T> x[num_elements];
 };
 
-// The upper bits of a float, those that matrix units take, rounded.
-inline float __float_to_tf32(float x)
-{
-    return __uint_as_float((__float_as_uint(x) + 0x1000U) & ~0x1fffU);
-}
+inline float __float_to_tf32(float x) { return emulated::rounded_to_tf32(x); }
 
 namespace emulated_matrix {
 
