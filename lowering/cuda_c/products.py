@@ -24,8 +24,9 @@ SPLIT = ("tf32", "tf32x3")
 #: Rows and columns of a block that are tried, the largest first, and those for extents that only
 #: the launch tells.
 _SIDES, _UNKNOWN = (256, 128, 64, 32), 64
-#: See `by_warps` in `library/product.hpp`: elements of a part, depth of a step.
-_PART, _DEPTHS = 16, (64, 32)
+#: See `by_warps` in `library/product.hpp`: elements of a part, depth of a step; and `staged`: bytes
+#: of a line in shared memory at least, whose number is a power of two.
+_PART, _DEPTHS, _LEAST_LINE = 16, (64, 32), 64
 #: Sums that a thread has in registers at most, and beside floats that are split there.
 _SUMS, _SUMS_OF_SPLIT = 128, 64
 #: See `by_threads`.
@@ -201,7 +202,8 @@ class _Shapes:
         above = min(among, key=lambda each: (parts(each)[0] * parts(each)[1], sum(parts(each))))
         tall, wide = parts(above)
         rows, columns = above * tall * _PART, warps // above * wide * _PART
-        padded = sum(1 << (side - 1).bit_length() for side in (rows, columns))
+        lines = (max(side, _LEAST_LINE // size) for side in (rows, columns))
+        padded = sum(1 << (line - 1).bit_length() for line in lines)
         stages = 2 * depths[0] // depth
         arguments = (warps, above, tall, wide, depth, stages)
         used = stages * depth * padded * size

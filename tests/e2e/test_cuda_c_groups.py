@@ -72,7 +72,7 @@ def check(text: str, rows: int, columns: int, how: str, folder: Path) -> None:
     assert artefact.details["warnings"] == ""
     with TOOLCHAIN.open(artefact) as session:
         for seed, (m, n, k) in enumerate(_SIZES):
-            symbols = {"M": rows + m, "N": columns + n, "K": k}
+            symbols = {"M": max(rows + m, 1), "N": columns + n, "K": k}
             tensors = inputs(kernel.sketch, symbols, {}, seed)
             expected = reference(kernel.sketch, tensors, symbols, {})
             assert_equal(kernel.sketch, session.run(tensors, symbols, {}), expected, 16.0)
@@ -105,6 +105,16 @@ def test_what_is_done_with_sums(
     rows: int, columns: int, how: str, other: dict[str, str], tmp_path: Path
 ) -> None:
     check(product(rows, columns, **other), rows, columns, how, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "turned"), [(64, 16, (False, False)), (16, 64, (True, False))]
+)
+def test_sides_of_one_part_lie_in_longer_lines(
+    rows: int, columns: int, turned: tuple[bool, bool], tmp_path: Path
+) -> None:
+    """An operand that lies across the depth has 64 bytes of shared memory a line at least."""
+    check(product(rows, columns, turned), rows, columns, "by_warps", tmp_path)
 
 
 def test_a_library_for_a_gpu_has_them(tmp_path: Path) -> None:
