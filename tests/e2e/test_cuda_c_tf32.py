@@ -135,6 +135,43 @@ def test_infinity_needs_care(fault: tuple[str, str], tmp_path: Path) -> None:
     assert not np.allclose(found["C"], expected["C"], equal_nan=True)
 
 
+#: A product whose operands are results in shared memory.
+INNER = """sketch inner {{
+    symbols: M, N;
+    tensors: A[M, 32]: in f32; B[32, N]: in f32; C[M, N]: out f32;
+
+    @llm_hint("parallel", "grididx")
+    for i in range(ceil(M, 32)):
+        a = alloc([32, 32], {dtype})
+        c = alloc([32, 64], init=0.0)
+        load(A[i*32:(i+1)*32, 0:32] -> a)
+        relu(a, a)
+        for j in range(ceil(N, 64)):
+            b = alloc([32, 64], {dtype})
+            load(B[0:32, j*64:(j+1)*64] -> b)
+            abs(b, b)
+            matmul(a, b, c, precision="tf32x3")
+            store(c -> C[i*32:(i+1)*32, j*64:(j+1)*64])
+}}
+"""
+#: What asks whether operands may be copied without a thread.
+QUESTIONS = (
+    "!__isShared(from)",
+    "!__isShared(now.left.data) && !__isShared(now.right.data)",
+)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+def test_operands_in_shared_memory_are_copied_by_threads(dtype: str, tmp_path: Path) -> None:
+    """Copies that run by themselves read the device's memory alone."""
+    text, symbols = INNER.format(dtype=dtype), {"M": 70, "N": 140}
+    sketch = lowered(text, {}).sketch
+    found, expected = answer(text, inputs(sketch, symbols, {}), symbols, tmp_path)
+    assert_equal(sketch, found, expected, 16.0)
+    for number, question in enumerate(QUESTIONS):
+        check_fault(text, symbols, question, "true", "reads shared", tmp_path / str(number))
+
+
 FAULTS = {
     "another element of the left operand": ("row + part % 2 * 8 + lane / 4", "row + part % 2 * 8"),
     "another part of the depth": ("inner * 8 + part % 2 * 4", "inner * 8 + part / 2 * 4"),

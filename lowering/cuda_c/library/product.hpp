@@ -115,7 +115,8 @@ __device__ inline shared_place place_of(void *memory)
 }
 #endif
 
-// 16 bytes into shared memory, of which `bytes` are there and the rest is 0; see `wait_for_chunks`.
+// 16 bytes of the device's memory into shared memory, of which `bytes` are there and the rest is 0; see
+// `wait_for_chunks`.
 __device__ inline void copy_chunk(shared_place to, const void *from, int bytes)
 {
 #ifdef SKETCH_EMULATOR
@@ -368,6 +369,7 @@ template <class T, int lines, int length, int threads, bool deep> struct staged 
                                                        int64_t count, int64_t left)
     {
         const auto [line_step, step] = steps;
+        const bool far = !__isShared(from); // only what is there is copied by itself
 #pragma unroll 1
         for (int each = threadIdx.x; each < chunks; each += threads) {
             const int line = each / wide;
@@ -375,7 +377,7 @@ template <class T, int lines, int length, int threads, bool deep> struct staged 
             T *const place = to + at(line, chunk);
             const int64_t there = line < count ? min(left - chunk * size, int64_t{size}) : 0;
             const T *const start = from + line * line_step + chunk * size * step;
-            if (there > 0 && step == 1 && reinterpret_cast<uintptr_t>(start) % 16 == 0) {
+            if (far && there > 0 && step == 1 && reinterpret_cast<uintptr_t>(start) % 16 == 0) {
                 copy_chunk(place_of(place), start, static_cast<int>(there * sizeof(T)));
                 continue;
             }
@@ -413,7 +415,8 @@ template <class T, class Left, class Right, bool left_deep, bool right_deep> str
                            : strides{now.right.row, now.right.column}),
           rows(now.rows), columns(now.columns),
           whole(complete && Left::even && Right::even && left.step == 1 && right.step == 1 &&
-                left.line % Left::size == 0 && right.line % Right::size == 0),
+                left.line % Left::size == 0 && right.line % Right::size == 0 &&
+                !__isShared(now.left.data) && !__isShared(now.right.data)),
           left_first(Left::first(left.line)), right_first(Right::first(right.line))
     {
     }

@@ -6,7 +6,8 @@
 // backwards), so that a missing barrier shows as another result in some order. What CUDA leaves
 // undefined is refused: a barrier that only some threads of a block reach, a shuffle or a matrix
 // instruction that lanes of its mask do not reach together, shared memory beyond what a launch asked
-// for. Asynchronous copies that are read before they are waited for have not happened yet.
+// for, an asynchronous copy of shared memory. Such copies that are read before they are waited for have
+// not happened yet.
 //
 // `translation.py` turns what is no C++ into calls of this header: launches and shared memory.
 //
@@ -405,10 +406,28 @@ inline unsigned __ballot_sync(unsigned mask, int holds, int line = __builtin_LIN
     return found;
 }
 
+// Whether a place is in the shared memory of a block.
+inline unsigned __isShared(const void *place)
+{
+    const auto inside = [place](const void *begin, std::size_t bytes) {
+        const char *const first = static_cast<const char *>(begin);
+        return !std::less<const void *>{}(place, first) &&
+               std::less<const void *>{}(place, first + bytes);
+    };
+    unsigned found = inside(emulated::memory, sizeof emulated::memory) ? 1U : 0U;
+    for (const auto &[tile, bytes] : emulated::block.tiles) {
+        found |= inside(tile, bytes) ? 1U : 0U;
+    }
+    return found;
+}
+
 namespace emulated {
 
 inline void copy_async(void *to, const void *from, int bytes, int taken)
 {
+    if (__isShared(from)) {
+        fail("an asynchronous copy reads shared memory: it reads the device's alone");
+    }
     self().copies.push_back({to, from, bytes, taken, self().group});
 }
 
