@@ -206,7 +206,8 @@ __device__ inline void multiply_fragments(float (&sums)[4], const uint32_t (&lef
 // The bits of a float that matrix units see.
 constexpr uint32_t seen_bits = 0xffffe000U;
 
-// A float as matrix units take it: its 11 leading bits, rounded, but never up to infinity.
+// A float as matrix units take it: its 11 leading bits, rounded, but never up to infinity; NaN has a
+// leading bit.
 __device__ inline float leading_bits(float x)
 {
 #ifdef SKETCH_EMULATOR
@@ -216,8 +217,8 @@ __device__ inline float leading_bits(float x)
     asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
     const float rounded = float_of(bits);
 #endif
-    const bool grew = isfinite(x) && !isfinite(rounded);
-    return grew ? float_of(bits_of(x) & seen_bits) : rounded;
+    const float finite = isfinite(rounded) ? rounded : float_of(bits_of(x) & seen_bits);
+    return isfinite(x) ? finite : x + x;
 }
 
 // sums += left @ right, of 16 x 8 and 8 x 8 floats of which 11 bits count.

@@ -475,12 +475,13 @@ inline float seen_as_tf32(float x)
     return x;
 }
 
-// The nearest float with these bits alone; of two, the one away from 0. NaN stays.
+// The nearest float with these bits alone; of two, the one away from 0. NaN whose other bits alone are
+// not 0 becomes infinity, as in the machine code of sm_86.
 inline float rounded_to_tf32(float x)
 {
     uint32_t bits;
     std::memcpy(&bits, &x, 4);
-    bits = (bits & 0x7fffffffU) > 0x7f800000U ? 0x7fffffffU : bits + 0x1000U;
+    bits += std::isfinite(x) ? 0x1000U : 0U;
     std::memcpy(&x, &bits, 4);
     return seen_as_tf32(x);
 }
