@@ -215,7 +215,7 @@ __device__ inline float leading_bits(float x)
 #else
     uint32_t bits;
     asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
-    const float rounded = float_of(bits);
+    const float rounded = float_of(bits & seen_bits);
 #endif
     const float finite = isfinite(rounded) ? rounded : float_of(bits_of(x) & seen_bits);
     return isfinite(x) ? finite : x + x;
