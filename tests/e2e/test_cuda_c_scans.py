@@ -64,6 +64,7 @@ def powers(seed: int, shape: tuple[int, ...]) -> np.ndarray:
     return x
 
 
+@pytest.mark.sweep(12)
 @pytest.mark.parametrize("axis", [1, 0])
 @pytest.mark.parametrize(
     ("dtype", "wide"),
@@ -127,6 +128,7 @@ def running_products(source: str | None, rows: int, lanes: int, folder: Path) ->
     return all(np.array_equal(run[name], expected[name], True) for run in runs for name in "YZ")
 
 
+@pytest.mark.sweep(12)
 @pytest.mark.parametrize(("rows", "lanes"), [(8, 100), (8, 700), (3, 700), (1, 1100)])
 def test_a_product_that_has_left_the_range_does_not_come_back(
     rows: int, lanes: int, tmp_path: Path
@@ -148,6 +150,7 @@ PRODUCT_FAULTS = {
 }
 
 
+@pytest.mark.sweep(12)
 @pytest.mark.parametrize("name", list(PRODUCT_FAULTS))
 def test_an_injected_fault_in_a_product_is_found(name: str, tmp_path: Path) -> None:
     old, new = PRODUCT_FAULTS[name]
@@ -222,13 +225,13 @@ BLOCK_FAULTS = {
 }
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep(12)
 @pytest.mark.parametrize("name", list(WARP_FAULTS))
 def test_an_injected_fault_in_a_warp_is_found(name: str, tmp_path: Path) -> None:
     check_fault(SUMS, {"M": 8, "N": 301}, *WARP_FAULTS[name], tmp_path)
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep(12)
 @pytest.mark.parametrize("name", list(BLOCK_FAULTS))
 def test_an_injected_fault_in_a_block_is_found(name: str, tmp_path: Path) -> None:
     check_fault(SUMS, {"M": 2, "N": 1091}, *BLOCK_FAULTS[name], tmp_path)

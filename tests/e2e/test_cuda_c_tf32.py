@@ -17,7 +17,7 @@ SPLIT = {"dtype": "f32", "precision": "tf32x3"}
 MARK = "sketch::in_tf32>"
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep(12)
 @pytest.mark.parametrize("turned", [(a, b) for a in (False, True) for b in (False, True)])
 @pytest.mark.parametrize(("rows", "columns"), [(128, 256), (64, 64), (48, 80), (32, 16)])
 def test_products_of_floats_in_three_parts(
@@ -28,7 +28,7 @@ def test_products_of_floats_in_three_parts(
     check(text, rows, columns, "by_warps", tmp_path)
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep(12)
 @pytest.mark.parametrize(
     "other", [{"precision": "tf32"}, {"init": "1"}, {"to": "f16"}, {"precision": "ieee"}]
 )
@@ -40,7 +40,7 @@ def test_what_is_asked_for_is_a_floor(other: dict[str, str], tmp_path: Path) -> 
     check(text, 33, 48, "by_threads" if exact else "by_warps", tmp_path)
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep(12)
 def test_other_types_are_multiplied_as_ever(tmp_path: Path) -> None:
     text = product(64, 64, precision="tf32x3")
     assert MARK not in lowered(text, {}).source
@@ -113,6 +113,7 @@ LOSSES = {
 }
 
 
+@pytest.mark.sweep(12)
 @pytest.mark.parametrize("name", list(LOSSES))
 def test_each_part_counts(name: str, tmp_path: Path) -> None:
     text = product(32, 48, **SPLIT)
@@ -123,6 +124,7 @@ def test_each_part_counts(name: str, tmp_path: Path) -> None:
         assert_equal(lowered(text, {}).sketch, found, expected, 16.0)
 
 
+@pytest.mark.sweep(12)
 @pytest.mark.parametrize(
     "fault",
     [
@@ -163,6 +165,7 @@ QUESTIONS = (
 )
 
 
+@pytest.mark.sweep(12)
 @pytest.mark.parametrize("dtype", ["f32", "f16"])
 def test_operands_in_shared_memory_are_copied_by_threads(dtype: str, tmp_path: Path) -> None:
     """Copies that run by themselves read the device's memory alone."""
@@ -185,6 +188,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.sweep(12)
 @pytest.mark.parametrize("name", list(FAULTS))
 def test_an_injected_fault_is_found(name: str, tmp_path: Path) -> None:
     text = product(32, 48, (True, False), **SPLIT)
