@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
-from sketchc.lowering.cuda_c.products import MATRIX, SPLIT, in_groups
+from sketchc.lowering.cuda_c.products import MATRIX, in_groups, is_split
 from sketchc.lowering.loops.hints import Became, answered, operand_types
 from sketchc.lowering.plan import HintAnswer, Plan
 
@@ -38,11 +37,7 @@ def _of_products(word: str, plan: Plan, products: Sequence[ir.Compute]) -> Becam
         return "not used", "there is no matrix product in it"
     if operand_types(plan, products) <= set(MATRIX):
         return ("wgmma, mma.sync", _GROUPS) if in_groups(plan) else ("mma.sync", _UNITS)
-    if all(_split(plan, product) for product in products):
+    floors = ((operand_types(plan, [each]), each.attributes.get("precision")) for each in products)
+    if all(is_split(dtypes, precision) for dtypes, precision in floors):
         return "mma.sync", _IN_TF32
     return "multiply-adds of threads", _NONE
-
-
-def _split(plan: Plan, product: ir.Compute) -> bool:
-    single = operand_types(plan, [product]) == {DType.F32}
-    return single and product.attributes.get("precision") in SPLIT

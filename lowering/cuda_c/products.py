@@ -20,7 +20,7 @@ WARPS, _MORE_WARPS, _MANY = 4, 8, 128 * 256
 MATRIX = (DType.F16, DType.BF16)
 #: Floors of precision at which they multiply f32, by three products of tf32: one alone would be a
 #: wrong result to `verify`, which compares with f32.
-SPLIT = ("tf32", "tf32x3")
+_SPLIT = ("tf32", "tf32x3")
 #: Rows and columns of a block that are tried, the largest first, and those for extents that only
 #: the launch tells.
 _SIDES, _UNKNOWN = (256, 128, 64, 32), 64
@@ -251,10 +251,15 @@ def lies_along(step: ir.Expr) -> bool:
     return step == ir.Literal(1)
 
 
+def is_split(dtypes: set[DType], precision: object) -> bool:
+    """Whether matrix units multiply operands of these types in parts, where a sketch asks for no
+    more than this precision."""
+    return dtypes == {DType.F32} and precision in _SPLIT
+
+
 def _split(call: nodes.Call) -> str:
     """What matrix units do with the f32 of a product; nothing where they do not multiply it."""
-    single = all(view.dtype is DType.F32 for view in call.views)
-    return "in_tf32" if single and call.precision in SPLIT else ""
+    return "in_tf32" if is_split({view.dtype for view in call.views}, call.precision) else ""
 
 
 def _on_matrix_units(call: nodes.Call) -> bool:

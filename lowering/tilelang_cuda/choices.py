@@ -54,14 +54,16 @@ def _of_statements(statements: Iterable[ast.stmt], known: dict[str, int]) -> int
 
 
 def _depth(node: ast.AST, known: Mapping[str, int]) -> int:
-    inner = max((_depth(child, known) for child in ast.iter_child_nodes(node)), default=0)
     match node:
         case ast.Name(name):
             return known.get(name, 0)
         case ast.Attribute(ast.Name("T"), name):
             return _OF_COMPILER.get(name, 0)
         case ast.Call(function, arguments):
-            inside = max((_depth(argument, known) for argument in arguments), default=0)
-            return _depth(function, known) + inside
+            return _depth(function, known) + _deepest(arguments, known)
         case _:
-            return inner
+            return _deepest(ast.iter_child_nodes(node), known)
+
+
+def _deepest(nodes: Iterable[ast.AST], known: Mapping[str, int]) -> int:
+    return max((_depth(node, known) for node in nodes), default=0)

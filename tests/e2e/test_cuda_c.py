@@ -285,16 +285,21 @@ def test_operands_take_the_place_of_sums_after_a_barrier(tmp_path: Path) -> None
     check_fault(text, {"M": 128, "N": 128, "K": 128}, old, new, "", tmp_path)
 
 
+def with_fault(text: str, old: str, new: str) -> Kernel:
+    """The kernel of a sketch with a part of its source replaced."""
+    kernel = lowered(text, {})
+    assert old in kernel.source
+    return attrs.evolve(kernel, source=kernel.source.replace(old, new))
+
+
 def check_fault(
     text: str, symbols: dict[str, int], old: str, new: str, says: str, folder: Path
 ) -> None:
-    kernel = lowered(text, {})
-    assert old in kernel.source
-    faulty = attrs.evolve(kernel, source=kernel.source.replace(old, new))
+    kernel = with_fault(text, old, new)
     tensors = inputs(kernel.sketch, symbols, {})
     expected = reference(kernel.sketch, tensors, symbols, {})
     said, right = "", True
-    with TOOLCHAIN.open(TOOLCHAIN.compile(faulty, folder)) as session:
+    with TOOLCHAIN.open(TOOLCHAIN.compile(kernel, folder)) as session:
         try:
             for _ in range(6):
                 found = session.run(tensors, symbols, {})

@@ -6,11 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-import attrs
 import numpy as np
 import pytest
 from cpp_cases import Array, assert_equal, inputs, reference
-from test_cuda_c import TOOLCHAIN, check_fault, lowered
+from test_cuda_c import TOOLCHAIN, check_fault, lowered, with_fault
 from test_cuda_c_groups import check, product
 
 SPLIT = {"dtype": "f32", "precision": "tf32x3"}
@@ -75,10 +74,7 @@ def answer(
     fault: tuple[str, str] = ("", ""),
 ) -> tuple[dict[str, Array], dict[str, Array]]:
     """What a kernel gives, with a fault put into it, and what it should."""
-    kernel = lowered(text, {})
-    assert fault[0] in kernel.source
-    if fault[0]:
-        kernel = attrs.evolve(kernel, source=kernel.source.replace(*fault))
+    kernel = with_fault(text, *fault)
     with TOOLCHAIN.open(TOOLCHAIN.compile(kernel, folder)) as session:
         found = session.run(tensors, symbols, {})
     return found, reference(kernel.sketch, tensors, symbols, {})

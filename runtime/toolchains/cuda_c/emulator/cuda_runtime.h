@@ -465,27 +465,6 @@ template <int count> void load_matrices(uint32_t (&into)[count], const void *row
     }
 }
 
-// A float of which matrix units see the upper 19 bits.
-inline float seen_as_tf32(float x)
-{
-    uint32_t bits;
-    std::memcpy(&bits, &x, 4);
-    bits &= ~0x1fffU;
-    std::memcpy(&x, &bits, 4);
-    return x;
-}
-
-// The nearest float with these bits alone; of two, the one away from 0. NaN whose other bits alone are
-// not 0 becomes infinity, as in the machine code of sm_86.
-inline float rounded_to_tf32(float x)
-{
-    uint32_t bits;
-    std::memcpy(&bits, &x, 4);
-    bits += std::isfinite(x) ? 0x1000U : 0U;
-    std::memcpy(&x, &bits, 4);
-    return seen_as_tf32(x);
-}
-
 // d = a @ b + d with d 16 x 8, a 16 x depth and b depth x 8; `size` elements of A and B in 32 bits.
 // Lane l has rows l / 4 and l / 4 + 8 of a and d, and column l / 4 of b.
 template <class A, class D, int depth>

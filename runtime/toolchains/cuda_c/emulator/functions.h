@@ -47,6 +47,20 @@ template <class To, class From> To same_bits(From from)
     return to;
 }
 
+// A float of which matrix units see the upper 19 bits.
+inline float seen_as_tf32(float x)
+{
+    return same_bits<float>(same_bits<uint32_t>(x) & ~0x1fffU);
+}
+
+// The nearest float with these bits alone; of two, the one away from 0. NaN whose other bits alone are
+// not 0 becomes infinity, as in the machine code of sm_86.
+inline float rounded_to_tf32(float x)
+{
+    const uint32_t half = std::isfinite(x) ? 0x1000U : 0U;
+    return seen_as_tf32(same_bits<float>(same_bits<uint32_t>(x) + half));
+}
+
 } // namespace emulated
 
 inline int __float_as_int(float x) { return emulated::same_bits<int>(x); }
