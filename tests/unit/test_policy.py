@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import re
+from importlib.resources import files
 
 import attrs
 import pytest
@@ -83,6 +85,14 @@ def test_what_a_kernel_may_import(line: str) -> None:
 def test_what_no_cpp_kernel_needs(line: str) -> None:
     kernel = candidate("cpp", f"{line}\n{CPP}").kernel
     assert refusal_of(inspect_kernel(kernel))
+
+
+def test_all_assembly_of_the_library_is_accepted() -> None:
+    for piece in files("sketchc.lowering.cuda_c").joinpath("library").iterdir():
+        if piece.name.endswith(".hpp"):
+            # The pieces are joined when a kernel is written.
+            text = re.sub(r'#include "\w+\.hpp"', "", piece.read_text("utf-8"))
+            assert refusal_of(inspect_kernel(candidate("cuda_c", text).kernel)) == "", piece.name
 
 
 @pytest.mark.parametrize(
