@@ -11,6 +11,7 @@ that share a row with two or more others. A room in brackets stands for all fold
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 import tomllib
 from pathlib import Path
@@ -56,15 +57,25 @@ def modules() -> dict[str, Path]:
     return found
 
 
+@functools.cache
+def imported(path: Path) -> tuple[tuple[str, str], ...]:
+    """The names that a file imports from modules, each with its module, wherever in the file."""
+    return tuple(
+        (node.module, alias.name)
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.module is not None
+        for alias in node.names
+    )
+
+
 def imports(known: dict[str, Path]) -> nx.DiGraph[str]:
     """Which module imports which, wherever in the file it says so."""
     graph: nx.DiGraph[str] = nx.DiGraph()
     for name, path in known.items():
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.ImportFrom) and node.module in known:
-                for alias in node.names:
-                    inner = f"{node.module}.{alias.name}"
-                    graph.add_edge(name, inner if inner in known else node.module)
+        for module, part in imported(path):
+            if module in known:
+                inner = f"{module}.{part}"
+                graph.add_edge(name, inner if inner in known else module)
     return graph
 
 

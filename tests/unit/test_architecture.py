@@ -4,6 +4,7 @@ be walked."""
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.util
 import re
 from collections.abc import Iterator
@@ -99,9 +100,30 @@ def drawing() -> ModuleType:
     return module
 
 
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    """The syntax tree of a file. To parse all files takes seconds, and several tests look at each."""
+    return ast.parse(path.read_text("utf-8"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _trees() -> Iterator[None]:
+    """The trees are gone after the last test of this file: they fill 300 MB."""
+    yield
+    parsed.cache_clear()
+
+
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """A module and all statements in it, without the expressions, which are most of its tree."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.expr):
+            yield from statements(child)
+
+
 def docstrings(path: Path) -> Iterator[tuple[ast.AST, str]]:
     """What a file documents, and the docstring; the latter is empty where there is none."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in statements(parsed(path)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             yield node, ast.get_docstring(node) or ""
 
@@ -147,7 +169,7 @@ def test_public_functions_and_methods_have_docstrings() -> None:
     found: list[str] = []
     for path in [ROOT / "setup.py", *(p for part in PARTS for p in (ROOT / part).rglob("*.py"))]:
         if "examples" not in path.parts:  # those of docspec: kernels that are documents
-            found += missing(ast.parse(path.read_text("utf-8")).body, str(path))
+            found += missing(parsed(path).body, str(path))
     assert found == []
 
 
@@ -190,7 +212,7 @@ def test_facts_are_imported_at_their_door() -> None:
         for part in (*PARTS, "tests", "benchmarks")
         for path in sorted((ROOT / part).rglob("*.py"))
         if path.parent != ROOT / "sketchc/checker/facts" and "golden" not in path.parts
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in statements(parsed(path))
         if isinstance(node, ast.ImportFrom)
         if (node.module or "").startswith("sketchc.checker.facts.")
     ]
@@ -226,7 +248,7 @@ def test_facts_of_operations_stand_in_the_op_table() -> None:
         for part in PARTS
         for path in sorted((ROOT / part).rglob("*.py"))
         if not (name := path.relative_to(ROOT).as_posix()).startswith(allowed)
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in ast.walk(parsed(path))
         if (names := [*operations_in(node)])
     }
     assert found == {}
