@@ -102,7 +102,7 @@ def drawing() -> ModuleType:
 
 @functools.cache
 def parsed(path: Path) -> ast.Module:
-    """The syntax tree of a file. To parse all files takes seconds, and several tests look at each."""
+    """The syntax tree of a file. To parse all takes seconds, and several tests look at each."""
     return ast.parse(path.read_text("utf-8"))
 
 

@@ -148,6 +148,37 @@ def test_nan_and_infinity_stand_exactly_where_the_reference_has_them() -> None:
             assert compare("y", bad, reference, DType.F32).passed is same, (position, value)
 
 
+@pytest.mark.parametrize("dtype", TORCH, ids=lambda dtype: dtype.value)
+@pytest.mark.parametrize("zeros", [False, True])
+def test_a_nan_that_belongs_there_changes_nothing_for_the_others(zeros: bool, dtype: DType) -> None:
+    """Blocks of nothing but numbers are counted in fewer steps: with the same result."""
+    random = np.random.default_rng(5)
+    reference = random.standard_normal(1009) * 10.0 ** random.integers(-10, 4, 1009)
+    if zeros:
+        reference[::7] = 0.0
+    errors = random.standard_normal(1009) * 10.0 ** random.integers(-9, 1, 1009)
+    actual = (reference * (1 + errors)).astype(numpy_dtype(dtype))
+    actual[::91] = 1e-9
+    allowance = np.where(random.random(1009) < 0.1, np.inf, 10.0 ** random.integers(-6, 2, 1009))
+    for allowed in (None, allowance):
+        alone = compare("y", actual, reference, dtype, 100, allowed)
+        with_nan = [np.append(array, np.nan) for array in (reference, allowance)]
+        beside = compare(
+            "y",
+            np.append(actual, actual.dtype.type(np.nan)),
+            with_nan[0],
+            dtype,
+            100,
+            None if allowed is None else with_nan[1],
+        )
+        assert alone.wrong > 0
+        assert alone.paper is not None
+        assert beside.paper is not None
+        assert round(alone.paper.fraction * 1009) == round(beside.paper.fraction * 1010)
+        for fact in ("wrong", "first", "rtol", "max_error", "max_relative_error", "worst"):
+            assert getattr(alone, fact) == getattr(beside, fact), fact
+
+
 def test_shape_and_dtype_are_exact() -> None:
     reference = np.ones((3, 4))
     good = np.ones((3, 4), np.float32)
