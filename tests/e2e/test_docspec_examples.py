@@ -57,6 +57,7 @@ def test_a_wrong_example_fails(old: str, new: str, failure: str, tmp_path: Path)
     assert verify_example(spec, wrong, tmp_path, SEED).failure == failure
 
 
+@pytest.mark.sweep(12)
 @pytest.mark.parametrize(
     ("name", "old", "new", "failure"),
     [

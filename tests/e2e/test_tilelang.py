@@ -28,6 +28,7 @@ def test_it_compiles_to_cubins(name: str, tmp_path: Path) -> None:
     assert all(Path(kernel["cubin"]).stat().st_size > 0 for kernel in kernels)
 
 
+@pytest.mark.sweep
 def test_a_half_product_streams_tiles_to_matrix_units(tmp_path: Path) -> None:
     """By the copy engine on Hopper, which Ampere does not have."""
     tiles = {"TM": 128, "TN": 256, "TK": 64}
@@ -102,6 +103,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", list(FAULTS))
 def test_an_injected_fault_is_found(name: str, tmp_path: Path) -> None:
     old, new = FAULTS[name]
@@ -131,6 +133,7 @@ def agrees(text: str, name: str, symbols: dict[str, int], old: str, new: str, at
     return np.allclose(found.astype("f8"), expected.astype("f8"), rtol=2e-3, atol=2e-3)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("columns", "old", "new"),
     [
@@ -168,6 +171,7 @@ _MAXIMA = """sketch maxima {
 """
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("columns", [1100, 9000])
 def test_a_maximum_is_nan_whichever_thread_has_it(columns: int, tmp_path: Path) -> None:
     _, kernel = lower(_MAXIMA, "tilelang_cuda")
@@ -181,6 +185,7 @@ def test_a_maximum_is_nan_whichever_thread_has_it(columns: int, tmp_path: Path) 
     assert missing.tolist() == [True, True, True, True, False]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("columns", "old", "new"),
     [
@@ -310,6 +315,7 @@ def turned_product(A, B, *, out=None):
 """
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("old", "new"),
     [
