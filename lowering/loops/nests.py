@@ -244,7 +244,7 @@ class Nest:
     guards: tuple[LaneSource, ...] = ()
     origin: Span = NOWHERE  # the statement of the sketch
 
-    @property
+    @cached_property
     def reads(self) -> tuple[Read, ...]:
         """All reads, those of indices and guards included; what is needed first stands first."""
         return reads_of((*self.sources, *self.target.lanes, *self.guards))
@@ -269,8 +269,20 @@ class Nest:
         kernel runs: such lanes are no SIMD lanes."""
         return self.kind is Kind.ATOMIC or any(lanes.reads for lanes in self.target.lanes)
 
+    @cached_property
+    def _wrote(self) -> frozenset[tuple[bool, str]]:
+        """The memory that the nest writes; see `Reference.memory`."""
+        return frozenset(target.memory for target in self.targets)
+
+    @cached_property
+    def _met(self) -> frozenset[tuple[bool, str]]:
+        """The memory that the nest writes or reads."""
+        return self._wrote.union(read.reference.memory for read in self.reads)
+
     def conflicts(self, other: Nest) -> list[tuple[Reference, Reference]]:
         """Pairs of references to the same memory of which one is a write."""
+        if self._wrote.isdisjoint(other._met) and self._met.isdisjoint(other._wrote):
+            return []
         read = [read.reference for read in self.reads]
         touched = [*other.targets, *(read.reference for read in other.reads)]
         pairs = [*itertools.product(self.targets, touched), *itertools.product(read, other.targets)]
