@@ -70,38 +70,41 @@ class ChooseConstants:
         over = sum(use.bytes - use.capacity for use in overflows(placed))
         limit = plan.capabilities.maximum_elements
         over += sum(elements - limit for _, elements in too_wide(placed, values))
-        return (float(over), self._cost(placed, values))
+        return (float(over), plan_cost(placed))
 
-    def _cost(self, plan: Plan, values: Values) -> float:
-        aims = plan.hardware.aims
-        matrix = [s for s in walk.in_phases(plan.phases) if is_product(s)]
-        if matrix:
-            return math.fsum(self._matrix_cost(plan, s, values, aims) for s in matrix)
-        cost = 0.0
-        shapes = {
-            tuple(int(evaluate(extent, values)) for extent in tile.tile.extents)
-            for tile in plan.tiles.values()
-        }
-        largest = max((math.prod(shape) for shape in shapes), default=1)
-        loops = any(isinstance(s, ir.For) for s in walk.in_phases(plan.phases))
-        cost += _distance(largest, aims.loop_elements if loops else aims.tile_elements)
-        inner = max((shape[-1] for shape in shapes), default=1)
-        return cost + 2.0 * max(math.log2(aims.inner_elements / max(inner, 1)), 0.0)
 
-    def _matrix_cost(self, plan: Plan, statement: ir.Compute, values: Values, aims: Aims) -> float:
-        def shape(name: str) -> list[int]:
-            return [int(evaluate(e, values)) for e in plan.sketch.tile(name).extents]
+def plan_cost(plan: Plan) -> float:
+    """The distance, in powers of two, of a plan with placed tiles from what suits its chip."""
+    values, aims = sample_values(plan.sketch), plan.hardware.aims
+    matrix = [s for s in walk.in_phases(plan.phases) if is_product(s)]
+    if matrix:
+        return math.fsum(_matrix_cost(plan, s, values, aims) for s in matrix)
+    cost = 0.0
+    shapes = {
+        tuple(int(evaluate(extent, values)) for extent in tile.tile.extents)
+        for tile in plan.tiles.values()
+    }
+    largest = max((math.prod(shape) for shape in shapes), default=1)
+    loops = any(isinstance(s, ir.For) for s in walk.in_phases(plan.phases))
+    cost += _distance(largest, aims.loop_elements if loops else aims.tile_elements)
+    inner = max((shape[-1] for shape in shapes), default=1)
+    return cost + 2.0 * max(math.log2(aims.inner_elements / max(inner, 1)), 0.0)
 
-        rows, columns = shape(statement.destination)[-2:]
-        left = statement.operands[0]
-        depth = 1
-        if isinstance(left, ir.TileOperand):
-            depth = shape(left.tile)[-2 if statement.attributes.get("trans_a") else -1]
-        return (
-            _distance(rows, aims.matrix_rows)
-            + _distance(columns, aims.matrix_columns)
-            + _distance(depth, aims.matrix_depth)
-        )
+
+def _matrix_cost(plan: Plan, statement: ir.Compute, values: Values, aims: Aims) -> float:
+    def shape(name: str) -> list[int]:
+        return [int(evaluate(e, values)) for e in plan.sketch.tile(name).extents]
+
+    rows, columns = shape(statement.destination)[-2:]
+    left = statement.operands[0]
+    depth = 1
+    if isinstance(left, ir.TileOperand):
+        depth = shape(left.tile)[-2 if statement.attributes.get("trans_a") else -1]
+    return (
+        _distance(rows, aims.matrix_rows)
+        + _distance(columns, aims.matrix_columns)
+        + _distance(depth, aims.matrix_depth)
+    )
 
 
 def _distance(actual: int, aim: int) -> float:

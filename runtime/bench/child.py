@@ -21,6 +21,8 @@ from sketchc.runtime.process import messages
 Scalar = int | float | bool
 #: The kernel's side of a measurement, and the only contender on that side.
 KERNEL = "kernel"
+#: The side of a process that times many kernels of one sketch, loaded as they come.
+POINTS = "points"
 #: The class with the interface of the task's Model, where a kernel's file defines one.
 MODEL = "ModelNew"
 #: The environment variable with the numbers of the processors to time on, with commas between.

@@ -225,14 +225,14 @@ def prepare(threads: int) -> None:
         raise UsageError(f"no process that times can be started: {missing[0]}")
 
 
-class _Timer:
-    """A process that times one side: "baselines" or "kernel". Failures of the latter's process are
-    blamed on the kernel. `deadline` is by the monotonic clock, `timeout` in seconds, for messages.
-    """
+class Timer:
+    """A process that times one side: "baselines", "kernel" or "points". Failures of the latter
+    two are blamed on the kernel. `deadline`, for all that it is asked, is by the monotonic
+    clock, `timeout` in seconds, for messages."""
 
     def __init__(self, job: Job, side: str, deadline: float, timeout: float) -> None:
-        self._deadline, self._timeout = deadline, timeout
-        self._side, self._of_kernel = side, side == KERNEL
+        self.deadline, self.timeout = deadline, timeout
+        self._side, self._of_kernel = side, side != BASELINES
         self._peer = Peer(_forking(job.threads)[1])
 
     def begin(self, job: Job, inputs: Sequence[Inputs]) -> None:
@@ -253,7 +253,7 @@ class _Timer:
     def tell(self, message: Mapping[str, Any]) -> None:
         """Send a message. Raises `UsageError` or `MeasurementFailedError` on a timeout."""
         try:
-            self._peer.tell(message, self._deadline)
+            self._peer.tell(message, self.deadline)
         except TimeoutError:
             raise self._late() from None
 
@@ -264,7 +264,7 @@ class _Timer:
         `StateMismatchError`.
         """
         try:
-            message = self._peer.hear(self._deadline)
+            message = self._peer.hear(self.deadline)
         except TimeoutError:
             raise self._late() from None
         except PeerEndedError as end:
@@ -284,8 +284,37 @@ class _Timer:
             raise MeasurementFailedError(msg, "launch")
         return message
 
+    def ask(self, request: Mapping[str, Any]) -> tuple[dict[str, Any], float]:
+        """Have `request` timed; returns the process's answer, and the seconds by this process's
+        clock from "go" to that answer. Raises as `hear` does."""
+        self.tell(request)
+        self.hear()
+        started = time.perf_counter_ns()
+        self.tell({"do": "go"})
+        timed = self.hear()
+        return timed, (time.perf_counter_ns() - started) * 1e-9
+
+    def sample(
+        self, name: str, number: int, variation: Variation, keep: bool
+    ) -> tuple[Sample, SampleOutputs | None, dict[str, Any]]:
+        """Take sample `number` of contender `name`; returns it, its outputs if they are to be kept,
+        and the process's last answer, with the forbidden "changes". Raises as `hear` does."""
+        turns = {key: [turn.offset, turn.factor] for key, turn in variation.turns.items()}
+        request = {"contender": name, "base": variation.base, "place": variation.place}
+        timed, wall = self.ask({"do": "sample", "number": number, "turns": turns, **request})
+        self.tell({"do": "keep" if keep else "drop"})
+        answer = self.hear()
+        sample = Sample(
+            *(name, number, float(timed["seconds"]), wall),
+            *(float(timed["copy"]), float(timed["late"]), bool(answer["poisoned"])),
+        )
+        if not keep:
+            return sample, None, answer
+        outputs = tuple(array_of(raw) for raw in answer["outputs"])
+        return sample, SampleOutputs(name, number, variation, outputs), answer
+
     def _late(self) -> UsageError:
-        msg = f"the measurement did not end within {self._timeout:g} s"
+        msg = f"the measurement did not end within {self.timeout:g} s"
         return self._failure(msg, "timeout")
 
     def _failure(self, message: str, failure: str) -> UsageError:
@@ -324,7 +353,7 @@ class _Rounds:
     stack: contextlib.ExitStack
     _deadline: float = 0.0
     _random: np.random.Generator = attrs.field(init=False)
-    _processes: dict[str, _Timer] = attrs.field(factory=dict)
+    _processes: dict[str, Timer] = attrs.field(factory=dict)
     _running: str = ""
     _samples: list[Sample] = attrs.field(factory=list)
     _kept: list[SampleOutputs] = attrs.field(factory=list)
@@ -368,7 +397,7 @@ class _Rounds:
             place = number % self.job.places
             variations.append(draw_variation(self._random, self.sizes, len(self.inputs), place))
             orders.append(turn_order(names, number))
-            handshakes.append(self._ask(self._of(baselines[0]), {"do": "nothing"})[1])
+            handshakes.append(self._of(baselines[0]).ask({"do": "nothing"})[1])
             # In the first round whose outputs are verified, those of the baselines are kept, too.
             for name in orders[-1]:
                 keep = number in looked_at and (name == KERNEL or number == min(looked_at))
@@ -399,7 +428,7 @@ class _Rounds:
     def _begin(self, side: str) -> dict[str, Any]:
         """Start the process of a side; returns its message when it is warm."""
         self._give_way()
-        timer = _Timer(self.job, side, self._deadline, self.settings.timeout)
+        timer = Timer(self.job, side, self._deadline, self.settings.timeout)
         self._processes[side] = timer
         self.stack.callback(timer.close)
         timer.begin(self.job, self.inputs)
@@ -412,7 +441,7 @@ class _Rounds:
         if self._running:
             self._processes[self._running].signal(signal.SIGSTOP)
 
-    def _of(self, name: str) -> _Timer:
+    def _of(self, name: str) -> Timer:
         """The process in which `name` is timed, with the other one stopped."""
         side = KERNEL if name == KERNEL else BASELINES
         if side != self._running:
@@ -429,23 +458,11 @@ class _Rounds:
     # ------------------------------------------------------------ samples
 
     def _sample(self, name: str, number: int, variation: Variation, keep: bool) -> None:
-        process = self._of(name)
-        turns = {key: [turn.offset, turn.factor] for key, turn in variation.turns.items()}
-        request = {"contender": name, "base": variation.base, "place": variation.place}
-        asked = {"do": "sample", "number": number, "turns": turns, **request}
-        timed, wall = self._ask(process, asked)
-        process.tell({"do": "keep" if keep else "drop"})
-        answer = process.hear()
+        sample, outputs, answer = self._of(name).sample(name, number, variation, keep)
         self._note(answer)
-        self._samples.append(
-            Sample(
-                *(name, number, float(timed["seconds"]), wall),
-                *(float(timed["copy"]), float(timed["late"]), bool(answer["poisoned"])),
-            )
-        )
-        if keep:
-            outputs = tuple(array_of(raw) for raw in answer["outputs"])
-            self._kept.append(SampleOutputs(name, number, variation, outputs))
+        self._samples.append(sample)
+        if outputs is not None:
+            self._kept.append(outputs)
 
     def _bursts(self, baseline: str, usual: float) -> tuple[Burst, ...]:
         """Bursts of the kernel and one baseline in turn, so that both meet the same conditions.
@@ -466,18 +483,8 @@ class _Rounds:
         least = max(statistics.median(own), 1e-9)
         calls = min(_BURST_CALLS, max(1, math.ceil(_BURST_SECONDS / least)))
         request = {"contender": name, "place": number % self.job.places, "calls": calls}
-        timed, wall = self._ask(self._of(name), {"do": "burst", **request})
+        timed, wall = self._of(name).ask({"do": "burst", **request})
         return Burst(name, calls, float(timed["seconds"]), wall)
-
-    def _ask(self, process: _Timer, request: Mapping[str, Any]) -> tuple[dict[str, Any], float]:
-        """Have `request` timed; returns the process's answer, and the seconds by this process's
-        clock from "go" to that answer."""
-        process.tell(request)
-        process.hear()
-        started = time.perf_counter_ns()
-        process.tell({"do": "go"})
-        timed = process.hear()
-        return timed, (time.perf_counter_ns() - started) * 1e-9
 
     def _note(self, answer: Mapping[str, Any]) -> None:
         for change in answer.get("changes", ()):

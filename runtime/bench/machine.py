@@ -262,6 +262,15 @@ def processor_name() -> str:
     return f"{model}, {len(os.sched_getaffinity(0))} cores"
 
 
+def device_name(device: str) -> str:
+    """The name of the device of torch's type `device` here: the GPU's, or `processor_name`."""
+    if device == "cuda":
+        import torch
+
+        return str(torch.cuda.get_device_name())
+    return processor_name()
+
+
 def data_caches() -> dict[int, int]:
     """The bytes of CPU 0's caches of data by their level; empty where the system does not say."""
     found = {}
@@ -278,17 +287,21 @@ def last_level_cache() -> int:
     return max(data_caches().values(), default=32 << 20)
 
 
-def this_machine(device: str = "cpu", measure: bool = False) -> Machine:
-    """This machine with its performance on `device`: as kept, or measured (some seconds) where it
-    is not known yet, or with `measure`."""
+def cache_bytes(device: str) -> int:
+    """The size in bytes of the last cache before the memory of the device of torch's type."""
     if device == "cuda":
         import torch
 
-        name, threads = torch.cuda.get_device_name(), 1
-        cache = int(torch.cuda.get_device_properties(0).L2_cache_size)
-    else:  # as many threads as are timed with
-        name, threads = processor_name(), len(os.sched_getaffinity(0))
-        cache = last_level_cache()
+        return int(torch.cuda.get_device_properties(0).L2_cache_size)
+    return last_level_cache()
+
+
+def this_machine(device: str = "cpu", measure: bool = False) -> Machine:
+    """This machine with its performance on `device`: as kept, or measured (some seconds) where it
+    is not known yet, or with `measure`."""
+    # On a CPU as many threads as are timed with.
+    threads = 1 if device == "cuda" else len(os.sched_getaffinity(0))
+    name, cache = device_name(device), cache_bytes(device)
     key = f"{device}: {name}, {threads} threads, torch {installed('torch').get('torch')}"
     known = _known()
     before = _machine(known.get(key))

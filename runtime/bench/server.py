@@ -18,19 +18,22 @@ from __future__ import annotations
 
 import gc
 import os
+import pickle
 import socket
 import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
 
+from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.bench import launcher as launching
 from sketchc.runtime.bench import timing
-from sketchc.runtime.bench.child import KERNEL, Job, StateMismatchError
+from sketchc.runtime.bench.child import KERNEL, POINTS, Job, StateMismatchError
 from sketchc.runtime.bench.launcher import SEED, launcher, model_launcher, native
 from sketchc.runtime.bench.schedule import Turn
 from sketchc.runtime.bench.timing import Clock, CpuClock, CudaClock, write_varied
@@ -393,7 +396,9 @@ class Candidate(Server):
             write_varied(self.bases[base][name], turns.get(name, Turn()), expected)
             if not torch.equal(expected, self.places[place][name]):
                 found.append(f"it changed its input {name}")
-        if self.clock.astray(lambda: self.calls[KERNEL](place)):
+        launch = self.launch
+        assert launch is not None  # a sample of it was taken
+        if self.clock.astray(lambda: launch(self.places[place])):
             found.append("it works on another stream than the one timed")
         return found
 
@@ -406,9 +411,44 @@ class Candidate(Server):
         return {"changes": changes}
 
 
+class Points(Candidate):
+    """Many kernels of one sketch, which are loaded as they come."""
+
+    def __init__(self, job: Job, inputs: Sequence[RawInputs]) -> None:
+        super().__init__(job, inputs)
+        self.launches: dict[str, Launch] = {}
+
+    def begin(self) -> dict[str, Any]:
+        """Nothing is loaded yet."""
+        return {"loaded": True}
+
+    def load(self, request: Mapping[str, Any], channel: socket.socket) -> None:
+        """Load one more kernel as contender `request["contender"]` and warm it up."""
+        name, job = request["contender"], self.job
+        kernel: Kernel = pickle.loads(request["kernel"].data)
+        try:
+            launch = launcher(kernel, Path(request["code"]), job.symbols, job.params)
+            self.launches[name] = launch
+            self.calls[name] = lambda place: launch(self.places[place])
+            self._warm_up(self.calls[name])
+        except CandidateError:
+            raise
+        except Exception as error:
+            raise _raised(error) from error
+        _send(channel, {"loaded": True})
+
+    def sample(self, request: Mapping[str, Any], channel: socket.socket) -> None:
+        """See `Server`."""
+        self.launch = self.launches[request["contender"]]
+        super().sample(request, channel)
+
+
 def _raised(error: Exception) -> CandidateError:
     text = str(error).strip().split("\n")[0][:300]
     return CandidateError(f"{type(error).__name__}: {text}")
+
+
+_SIDES: Mapping[str, type[Server]] = {KERNEL: Candidate, POINTS: Points}
 
 
 def serve(job: Job, inputs: Sequence[RawInputs], side: str, channel: socket.socket) -> None:
@@ -417,13 +457,16 @@ def serve(job: Job, inputs: Sequence[RawInputs], side: str, channel: socket.sock
     "mismatch" (of parameters)."""
     try:
         with torch.no_grad():
-            server = (Candidate if side == KERNEL else Baselines)(job, inputs)
+            server = _SIDES.get(side, Baselines)(job, inputs)
             _send(channel, server.begin())
             gc.collect()
             gc.disable()
             while True:
                 request = _receive(channel)
                 match request["do"]:
+                    case "load":
+                        assert isinstance(server, Points)
+                        server.load(request, channel)
                     case "sample":
                         server.sample(request, channel)
                     case "burst":

@@ -258,12 +258,15 @@ _FAILURES: dict[str, str] = {
 _UNUSED: dict[str, str] = {
     "kernels": """id NOT IN (SELECT kernel FROM verdicts)
         AND id NOT IN (SELECT kernel FROM measurements)""",
-    "sketches": "id NOT IN (SELECT sketch FROM kernels WHERE sketch IS NOT NULL)",
+    "sketches": """id NOT IN (SELECT sketch FROM kernels WHERE sketch IS NOT NULL)
+        AND id NOT IN (SELECT sketch FROM tunings)""",
     "tasks": """id NOT IN (SELECT task FROM verdicts) AND id NOT IN (SELECT task FROM measurements)
-        AND id NOT IN (SELECT task FROM runs) AND id NOT IN (SELECT task FROM builds)""",
+        AND id NOT IN (SELECT task FROM runs) AND id NOT IN (SELECT task FROM builds)
+        AND id NOT IN (SELECT task FROM tunings)""",
     "environments": """id NOT IN (SELECT environment FROM verdicts)
         AND id NOT IN (SELECT environment FROM measurements)
-        AND id NOT IN (SELECT environment FROM runs)""",
+        AND id NOT IN (SELECT environment FROM runs)
+        AND id NOT IN (SELECT environment FROM tunings)""",
     "texts": """digest NOT IN (
         SELECT text FROM tasks UNION SELECT text FROM task_modules
         UNION SELECT text FROM sketch_texts UNION SELECT text FROM kernels

@@ -59,6 +59,12 @@ _LISTS: dict[str, str] = {
         SELECT o.id, o.name, o.target, o.hardware, o.task, o.recorded,
             (SELECT count(*) FROM build_files f WHERE f.build = o.id) AS files
         FROM builds o WHERE {where} ORDER BY o.recorded DESC, o.id""",
+    "tunings": """
+        SELECT u.id, s.name AS sketch_name, t.name AS task, u.target, u.hardware, u.device,
+            u.symbols, u.threads, u.best, u.seconds, u.default_seconds, u.recorded,
+            (SELECT count(*) FROM tuning_points p WHERE p.tuning = u.id) AS points
+        FROM tunings u JOIN sketches s ON s.id = u.sketch JOIN tasks t ON t.id = u.task
+        WHERE {where} ORDER BY u.recorded DESC, u.id""",
 }
 
 #: The conditions that restrict each kind to tasks (by their ids) and to a target.
@@ -82,6 +88,7 @@ _FILTERS: dict[str, tuple[str, str]] = {
     "measurements": ("m.task IN ({tasks})", "k.target = ?"),
     "runs": ("r.task IN ({tasks})", "r.target = ?"),
     "builds": ("o.task IN ({tasks})", "o.target = ?"),
+    "tunings": ("u.task IN ({tasks})", "u.target = ?"),
 }
 
 KINDS = tuple(_LISTS)
@@ -226,8 +233,13 @@ def resolve(connection: sqlite3.Connection, prefix: str) -> tuple[str, str]:
 
 #: Kind -> the other kinds whose rows are shown with one of that kind, and the condition for them.
 _SHOWN_WITH: dict[str, dict[str, str]] = {
-    "tasks": {"verdicts": "v.task = ?", "measurements": "m.task = ?", "builds": "o.task = ?"},
-    "sketches": {"kernels": "k.sketch = ?"},
+    "tasks": {
+        "verdicts": "v.task = ?",
+        "measurements": "m.task = ?",
+        "builds": "o.task = ?",
+        "tunings": "u.task = ?",
+    },
+    "sketches": {"kernels": "k.sketch = ?", "tunings": "u.sketch = ?"},
     "kernels": {"verdicts": "k.id = ?", "measurements": "k.id = ?"},
     "runs": {"verdicts": "v.run = ?", "measurements": "m.run = ?"},
 }
@@ -273,6 +285,11 @@ def _whole(connection: sqlite3.Connection, kind: str, identity: str) -> dict[str
         case "verdicts" | "measurements":
             for name in ("kernel", "task"):
                 data[name] = _whole(connection, f"{name}s", data[name])
+        case "tunings":
+            data["task_name"] = _whole(connection, "tasks", data["task"])["name"]
+            query = "SELECT * FROM tuning_points WHERE tuning = ? ORDER BY rowid"
+            rows = connection.execute(query, (identity,))
+            data["points"] = [plain("tuning_points", row) for row in rows]
         case "runs":
             data["task_name"] = _whole(connection, "tasks", data["task"])["name"]
     return data

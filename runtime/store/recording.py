@@ -23,6 +23,7 @@ from sketchc.runtime.bench.machine import processor_name
 from sketchc.runtime.process.venvs import installed
 from sketchc.runtime.store import writing
 from sketchc.runtime.store.origins import named
+from sketchc.runtime.store.tunings import Best, PointRow, Setting, put_best, put_points
 from sketchc.runtime.store.writing import KernelRow, RunStep, SketchText, TaskText
 from sketchc.runtime.tasks.outline import modules_beside
 
@@ -137,6 +138,26 @@ class Recorder:
             return writing.put_run(connection, found, task, made_with, calls())
 
         return self._write(write)
+
+    def points(
+        self, setting: Setting, points: Sequence[PointRow], versions: Mapping[str, str]
+    ) -> None:
+        """Keep points of a tuning, measured with these versions of the toolchain."""
+
+        def write(connection: sqlite3.Connection, task: str) -> str:
+            made_with = writing.put_environment(connection, environment(versions))
+            return put_points(connection, task, made_with, setting, points)
+
+        self._write(write)
+
+    def best_point(self, setting: Setting, best: Best, versions: Mapping[str, str]) -> None:
+        """Keep the point that a tuning chose."""
+
+        def write(connection: sqlite3.Connection, task: str) -> str:
+            made_with = writing.put_environment(connection, environment(versions))
+            return put_best(connection, task, made_with, setting, best)
+
+        self._write(write)
 
     def _write(self, write: Callable[[sqlite3.Connection, str], str]) -> str | None:
         """Call `write` with a connection and the task's id, in one transaction that also keeps the

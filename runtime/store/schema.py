@@ -192,7 +192,47 @@ BUILDS = (
     "CREATE INDEX build_files_in ON build_files (text)",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (CLAIMS, RUNS, SIGNATURES, BUILDS)
+#: Version 5: what `sketchc tune` measured, point by point, and the point that it chose.
+#:
+#: `id`: a digest of all that times depend on: the sketch, the target, the chip, the device, the
+#: compilers, the sizes, the threads, the constants that did not vary (`fixed`), whether caches were
+#: cold, and the task. `best` is `null` until a point was verified; `seconds` are then of that point
+#: and `default_seconds` of the plan's own choice, both from one process.
+TUNINGS = (
+    """CREATE TABLE tunings (
+        id TEXT PRIMARY KEY,
+        sketch TEXT NOT NULL REFERENCES sketches (id),
+        task TEXT NOT NULL REFERENCES tasks (id),
+        environment TEXT NOT NULL REFERENCES environments (id),
+        target TEXT NOT NULL,
+        hardware TEXT NOT NULL,
+        device TEXT NOT NULL,
+        compilers TEXT NOT NULL,
+        symbols TEXT NOT NULL,
+        threads INTEGER NOT NULL,
+        cold INTEGER NOT NULL,
+        fixed TEXT NOT NULL,
+        best TEXT NOT NULL,
+        seconds REAL,
+        default_seconds REAL,
+        recorded TEXT NOT NULL
+    ) STRICT""",
+    # `point`: names and values, sorted by name; `failure` is "" for a point that counts.
+    """CREATE TABLE tuning_points (
+        tuning TEXT NOT NULL REFERENCES tunings (id) ON DELETE CASCADE,
+        point TEXT NOT NULL,
+        seconds REAL,
+        samples TEXT NOT NULL,
+        failure TEXT NOT NULL,
+        reason TEXT NOT NULL,
+        recorded TEXT NOT NULL,
+        PRIMARY KEY (tuning, point)
+    ) STRICT""",
+    "CREATE INDEX tunings_of ON tunings (sketch, target)",
+    "CREATE INDEX tunings_on ON tunings (task)",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (CLAIMS, RUNS, SIGNATURES, BUILDS, TUNINGS)
 
 #: The version that this sketchc reads and writes.
 VERSION = len(MIGRATIONS)
@@ -217,4 +257,6 @@ TABLES: dict[str, tuple[str, ...]] = {
     "measurements": ("symbols", "evidence"),
     "builds": (),
     "build_files": (),
+    "tunings": ("compilers", "symbols", "fixed", "best"),
+    "tuning_points": ("point", "samples"),
 }

@@ -146,16 +146,40 @@ def plan_sketch(
     refuses, `UsageError` for a name in `constants` that the sketch does not declare."""
     from sketchc.lowering.passes.pipeline import build_plan
 
-    check_bindable(tree, constants)
     with pointing_into(source):
+        check_plannable(tree, target, chip, constants, allow_unproved)
         return build_plan(tree, target, chip, constants, allow_unproved)
 
 
-def check_bindable(tree: syntax.Sketch, constants: dict[str, Scalar]) -> None:
-    """Raises `UsageError` for a name to set that is neither a constexpr nor a param."""
+def check_plannable(
+    tree: syntax.Sketch,
+    target: str,
+    chip: str | None,
+    constants: dict[str, Scalar],
+    allow_unproved: bool = False,
+) -> None:
+    """Raises `UsageError` for a name to set that is neither a constexpr nor a param, nor the size
+    of a block into which the plan splits an axis; `DiagnosticError` as `build_plan` does."""
     from sketchc.checker.api import bindable
+    from sketchc.lowering.passes.pipeline import build_plan
 
     known = bindable(tree)
+    blocks: frozenset[str] = frozenset()
+    if not constants.keys() <= known:
+        own = {name: value for name, value in constants.items() if name in known}
+        sketch = build_plan(tree, target, chip, own, allow_unproved).plan.sketch
+        blocks = frozenset(constant.name for constant in sketch.constants)
+    check_bindable(tree, constants, blocks)
+
+
+def check_bindable(
+    tree: syntax.Sketch, constants: dict[str, Scalar], more: frozenset[str] = frozenset()
+) -> None:
+    """Raises `UsageError` for a name to set that is neither a constexpr nor a param, and none of
+    `more`."""
+    from sketchc.checker.api import bindable
+
+    known = bindable(tree) | more
     for name in constants:
         if name not in known:
             names = ", ".join(sorted(known)) or "none"

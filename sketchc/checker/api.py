@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         bindable,
         elaborate,
         elaboration,
+        tuning_points,
     )
     from sketchc.checker.selfcheck import TILE_SIZES_OPEN, self_check, tile_size_verdict
     from sketchc.checker.testing.crossings import AGAIN, Mark, TileCrossings, behind
@@ -31,7 +32,10 @@ _ROOMS = {
     "context.context": ("identifier",),
     "context.hints": ("HARDWARE_HINTS", "LOOP_HINTS", "TILE_HINTS"),
     "domains.inference": ("infer_domains",),
-    "elaboration.elaborate": ("Elaboration", "bindable", "elaborate", "elaboration"),
+    "elaboration.elaborate": (
+        *("Elaboration", "bindable", "elaborate", "elaboration"),
+        "tuning_points",
+    ),
     "selfcheck": ("TILE_SIZES_OPEN", "self_check", "tile_size_verdict"),
     "testing.crossings": ("AGAIN", "Mark", "TileCrossings", "behind"),
     "testing.settings": ("LANES_PER_STATEMENT", "Settings"),

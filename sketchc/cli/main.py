@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "migrate": (".migrate:migrate", "Bring a kernel to another target, by way of a sketch."),
     "suite": (".suite:suite", "Run gen on many tasks, and count what passes."),
     "bench": (".bench:bench", "Measure a lowered sketch against a PyTorch task."),
+    "tune": (".tune:tune", "Find the tile sizes that are fastest here, by measuring."),
     "store": (".store:store", "Show what was verified and measured."),
     "report": (".report:report", "Write an HTML page of a run, or of results."),
     "targets": (".targets:targets", "Show what can be compiled and run here."),

@@ -47,6 +47,14 @@ def _sizes(row: Row) -> str:
     return escape(sizes_text(row["symbols"]))
 
 
+def _point(name: str) -> Cell:
+    return lambda row: escape(sizes_text(row[name] or {}))
+
+
+def _microseconds(name: str) -> Cell:
+    return lambda row: "" if row[name] is None else f"{row[name] * 1e6:.4g}"
+
+
 def _median(row: Row) -> str:
     """The median time in microseconds, for every row alike, so that rows can be compared."""
     return f"{row['median'] * 1e6:.4g}"
@@ -129,6 +137,19 @@ _COLUMNS: dict[str, tuple[tuple[str, Cell], ...]] = {
         ("task", _id("task")),
         ("recorded", _recorded),
     ),
+    "tunings": (
+        ("id", _id("id")),
+        ("sketch", _plain("sketch_name")),
+        ("task", _plain("task")),
+        ("target", _plain("target")),
+        ("sizes", _sizes),
+        ("points", _plain("points")),
+        ("best", _point("best")),
+        ("best us", _microseconds("seconds")),
+        ("plan's choice us", _microseconds("default_seconds")),
+        ("recorded", _recorded),
+        ("device", _plain("device")),
+    ),
 }
 _BEST: tuple[tuple[str, Cell], ...] = (
     ("task", _plain("task")),
@@ -179,6 +200,7 @@ def show_one(data: Row) -> None:
             console.print(f"\n[bold]{name}[/bold]")
             console.print(_table(_COLUMNS[name], value))
     _evidence(console, data)
+    _tuning(console, data)
     _run(console, data)
     _texts(console, data)
 
@@ -187,7 +209,7 @@ _TEXTS = ("text", "sketch_text", "signature")
 #: Shown in a form of their own, or only as JSON.
 _ELSEWHERE = (
     *("id", "kind", "evidence", "spellings", "modules", "files"),
-    *("header", "trace", "ledger"),
+    *("header", "trace", "ledger", "points"),
 )
 
 
@@ -225,6 +247,16 @@ def _evidence(console: Console, data: Row) -> None:
     console.print("\n[bold]samples[/bold], in seconds")
     for name, samples in evidence["samples"].items():
         _say(console, f"{name}: {' '.join(f'{value:.4g}' for value in samples)}")
+
+
+def _tuning(console: Console, data: Row) -> None:
+    """Print the points of a tuning, a line each, as they were first measured."""
+    if data["kind"] != "tuning":
+        return
+    console.print("\n[bold]points[/bold]")
+    for row in data["points"]:
+        told = f"{row['failure']}: {row['reason']}" if row["failure"] else f"{row['seconds']:.4g} s"
+        _say(console, f"{sizes_text(row['point'])}: {told} ({len(row['samples'])} samples)")
 
 
 def _run(console: Console, data: Row) -> None:

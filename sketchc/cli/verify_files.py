@@ -264,13 +264,13 @@ def lower(request: VerifyRequest, dtypes: sketches.TaskTypes | None = None) -> C
     constants = dict(request.constants)
     target, chip = options.resolve_target(request.target, request.hardware)
     source, tree = sketches.load_sketch(request.file, request.sketch, dtypes)
-    sketches.check_bindable(tree, constants)
 
     def lowered(tiles: Mapping[str, Scalar]) -> tuple[Plan, Kernel]:
         plan = build_plan(tree, target, chip, {**constants, **tiles}).plan
         return plan, load_target(target).emit(plan)
 
     with sketches.pointing_into(source):
+        sketches.check_plannable(tree, target, chip, constants)
         made = lowered({})
     picked = request.sketch or ""
     return Candidate(*made, toolchain(target), request.file, source, picked=picked, relower=lowered)

@@ -7,9 +7,7 @@ import os
 import shlex
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,6 +21,13 @@ from sketchc.base.diagnostics import UsageError, refuse
 from sketchc.cli import options
 from sketchc.cli.consoles import make_console
 from sketchc.cli.options import recorder, store_option, task_errors
+from sketchc.cli.timed import (
+    NotTimedHereError,
+    Say,
+    positive_sizes,
+    require_speed,
+    timing_progress,
+)
 from sketchc.cli.verify_files import VerifyRequest, candidate_of, lowered_early, verify_one
 from sketchc.runtime.verify.seed import fresh_seed
 from sketchc.runtime.verify.words import INCOMPLETE
@@ -35,43 +40,6 @@ if TYPE_CHECKING:
     from sketchc.runtime.store.recording import Recorder
     from sketchc.runtime.tasks.client import TaskClient
     from sketchc.runtime.verify.verify import Candidate
-
-#: Seconds between two updates of the progress line within one step of the work.
-_REFRESH = 0.2
-
-Say = Callable[[str], None]
-
-
-@contextmanager
-def bench_progress(file: str, *, quiet: bool, number: int, of: int) -> Iterator[Say]:
-    """A function that shows, on a terminal, what is being done to kernel `number` of `of`."""
-    if quiet or not sys.stderr.isatty():
-        yield lambda doing: None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("bench {task.description}"),
-        *((BarColumn(), MofNCompleteColumn()) if of > 1 else ()),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[doing]}", markup=False),
-    )
-    shown = make_console(stderr=True)
-    with Progress(*columns, console=shown, auto_refresh=False, transient=True) as progress:
-        row = progress.add_task(Path(file).name, total=of, completed=number - 1, doing="starts")
-        said, at = "", 0.0
-
-        def say(doing: str) -> None:
-            nonlocal said, at
-            word, now = doing.split(",")[0], time.monotonic()
-            if word == said and now - at < _REFRESH:
-                return
-            said, at = word, now
-            progress.update(row, doing=doing)
-            progress.refresh()
-
-        yield say
-
 
 BASELINES = ("eager", "compile")
 
@@ -166,7 +134,7 @@ def bench(
     with task_errors(as_json=as_json):
         constants = options.parse_assignments(settings, "--set")
         request = VerifyRequest("", constants=constants, sketch=name, **asked)
-        sizes = _sizes(symbols)
+        sizes = positive_sizes(symbols)
         if find_spec("torch") is None:  # which everything is measured against, in other processes
             raise ModuleNotFoundError("No module named 'torch'", name="torch")
         from sketchc.runtime.bench.schedule import Schedule, Settings
@@ -306,7 +274,7 @@ def _guarded(
     except TaskFailure as error:
         click.echo(f"error: {error}", err=True)
         failed = attrs.evolve(named, reason=str(error), broken=True)
-    except _NotTimedHereError:
+    except NotTimedHereError:
         raise
     except UsageError as error:
         failed = attrs.evolve(named, failure="infrastructure", reason=str(error))
@@ -331,10 +299,6 @@ def _data(measured: Measurement) -> dict[str, Any]:
 # ---------------------------------------------------------------- one measurement
 
 
-class _NotTimedHereError(UsageError):
-    """The target does not run at its own speed on this machine."""
-
-
 def _measure(command: _Command, file: str, task: str, number: int = 1, of: int = 1) -> list[Entry]:
     """Measure kernel `number` of `of` on each list of the task's inputs that fits; with --symbols,
     at those sizes alone. Raises `SketchError`, `UsageError`, and `MeasurementFailedError` where the
@@ -346,12 +310,12 @@ def _measure(command: _Command, file: str, task: str, number: int = 1, of: int =
         # What is wrong with a sketch is told before the task is loaded.
         request = lowered_early(request)
     with (
-        bench_progress(file, quiet=command.as_json, number=number, of=of) as say,
+        timing_progress("bench", file, quiet=command.as_json, number=number, of=of) as say,
         _loaded(task, say) as loaded,
         tempfile.TemporaryDirectory() as folder,
     ):
         candidate = candidate_of(request, loaded)
-        _require_speed(candidate)
+        require_speed(candidate)
         kept = recorder(command.store, loaded)
         if candidate.kernel.foreign:
             _require_right(request, loaded, kept, say)
@@ -446,22 +410,3 @@ def _time(
     again = measure(candidate, task, folder / "again", settings, machine, say, own)
     first = "; ".join(problem.reason for problem in measured.problems)
     return attrs.evolve(again, notes=(*again.notes, f"measured twice; at first, {first}"))
-
-
-def _require_speed(candidate: Candidate) -> None:
-    """Raises `UsageError` where the target does not run at its own speed."""
-    status = candidate.toolchain.status()
-    if not status.can_run or status.interpreted:
-        how = f"runs: {status.how_it_runs}" if status.can_run else "it cannot run"
-        advice = f"; {status.advice}" if status.advice else ""
-        msg = f"{candidate.plan.target} cannot be timed on this machine: {how}{advice}"
-        raise _NotTimedHereError(msg)
-
-
-def _sizes(pairs: tuple[str, ...]) -> dict[str, int]:
-    """The sizes of `--symbols`. Raises `UsageError` for what is not a positive integer."""
-    sizes = options.parse_sizes(pairs)
-    for name, value in sizes.items():
-        if value < 1:
-            refuse(f"--symbols {name}={value}: a size to measure at is a positive integer")
-    return sizes

@@ -52,6 +52,9 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="Also put an importable Python module there (C++: built with nanobind).",
 )
+@click.option("--tuned", is_flag=True, help="Take the point that `sketchc tune` found here.")
+@options.symbols_option("With --tuned: take the point for the nearest sizes.")
+@options.existing_store_option
 @options.allow_unproved_option
 @click.option("--quiet", "-q", is_flag=True, help="No summary and no warnings on standard error.")
 @click.option(
@@ -83,6 +86,9 @@ def lower(
     allow_unproved: bool,
     quiet: bool,
     coder: str,
+    tuned: bool,
+    symbols: tuple[str, ...],
+    store: Path,
     **given: Any,
 ) -> int:
     """Lower a sketch to source code for a target.
@@ -97,10 +103,14 @@ def lower(
       sketchc lower examples/rms.sketch --target triton_ascend
       sketchc lower examples/rms.sketch --target cpp --set TILE_SIZE=8 --emit plan
       sketchc lower examples/softmax.sketch --target cpp -o softmax.cpp --module .
+      sketchc lower examples/matmul.sketch --target cpp --tuned --symbols M=512,N=512,K=512
       sketchc lower x.sketch --dsl triton_ascend --backend ascend --arch ascend910b4
       sketchc lower examples/softmax.sketch --target cpp --coder llm --llm mailbox:letters
     """
     _check_coder(coder, emit, given, map_file)
+    sizes = options.parse_sizes(symbols)
+    if sizes and not tuned:
+        refuse("--symbols goes with --tuned: code serves all sizes")
     chosen = options.resolve_target(target, hardware, dsl, backend, arch)
     constants = options.parse_assignments(settings, "--set")
     try:
@@ -114,6 +124,14 @@ def lower(
         options.write_output(show_tree(tree), output)
         return 0
     planned = sketches.plan_sketch(source, tree, *chosen, constants, allow_unproved)
+    if tuned:
+        from sketchc.cli.tuned import tuned_point
+
+        point, said = tuned_point(file, tree, planned.plan, store, sizes, constants)
+        constants = {**point, **constants}
+        planned = sketches.plan_sketch(source, tree, *chosen, constants, allow_unproved)
+        if not quiet:
+            click.echo(said, err=True)
     origin = Origin(source.text, tree.name, chosen[0], planned.plan.hardware.name, constants)
     text, made, kernel = "", None, None
     if coder == "builtin" or load_target(chosen[0]).coder:

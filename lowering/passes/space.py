@@ -1,0 +1,127 @@
+"""The tuning space of a sketch on a chip: which values its tunable constants may take together.
+
+A point maps names to values. The names are the constants that never change results, with their
+`in [...]` or, without one, powers of two; an `available_tiling` block lists its points itself. A
+point that does not plan is illegal. What a target can vary besides constants would be further axes
+of the same points.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping
+from functools import cached_property
+
+import attrs
+
+from sketchc.base.types import Scalar
+from sketchc.checker.api import tuning_points
+from sketchc.ir import nodes as ir
+from sketchc.lowering.passes.choose_constants import POWERS, plan_cost
+from sketchc.lowering.passes.pipeline import PlannedSketch, Planner
+from sketchc.lowering.plan import Plan
+
+Point = Mapping[str, Scalar]
+
+#: The most points of a space; of a larger product so many are drawn.
+MOST_POINTS = 16384
+
+
+@attrs.frozen
+class Axis:
+    """One tunable constant: its name and the values that it may take, in order."""
+
+    name: str
+    values: tuple[Scalar, ...]
+
+
+@attrs.define(eq=False, slots=False)
+class Space:
+    """The points of one sketch for one chip. `fixed` are constants that do not vary (`--set`).
+
+    Raises `DiagnosticError` where the sketch does not plan with `fixed` alone.
+    """
+
+    planner: Planner
+    fixed: Mapping[str, Scalar]
+    _default: Plan = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._default = self.planner.plan(self.fixed).plan
+
+    @property
+    def default(self) -> dict[str, Scalar]:
+        """The point that the plan chooses by itself."""
+        return {constant.name: constant.value for constant in self._tunable}
+
+    @property
+    def _tunable(self) -> list[ir.Constant]:
+        found = self._default.sketch.constants
+        return [c for c in found if c.tunable and c.name not in self.fixed]
+
+    @cached_property
+    def axes(self) -> tuple[Axis, ...]:
+        """The axes in which points differ; constants with one value are none."""
+        if self.planner.tree.tilings:
+            listed = self._listed()
+            found = [
+                Axis(name, tuple(dict.fromkeys(point[name] for point in listed)))
+                for name in self.default
+            ]
+        else:
+            found = [Axis(c.name, _values(c)) for c in self._tunable]
+        return tuple(axis for axis in found if len(axis.values) > 1)
+
+    @cached_property
+    def points(self) -> tuple[dict[str, Scalar], ...]:
+        """All points, the default one first; of a product of more than `MOST_POINTS` a part, always
+        the same one."""
+        default = self.default
+        if self.planner.tree.tilings:
+            found = self._listed()
+        else:
+            sizes = [len(axis.values) for axis in self.axes]
+            total = math.prod(sizes)
+            drawn: list[int] | range = range(total)
+            if total > MOST_POINTS:
+                drawn = sorted(random.Random(0).sample(range(total), MOST_POINTS))
+            found = [{**default, **self._numbered(number, sizes)} for number in drawn]
+        return (default, *(point for point in found if point != default))
+
+    def _numbered(self, number: int, sizes: list[int]) -> dict[str, Scalar]:
+        """Point `number` of the product of all axes."""
+        point: dict[str, Scalar] = {}
+        for axis, size in zip(reversed(self.axes), reversed(sizes), strict=True):
+            number, place = divmod(number, size)
+            point[axis.name] = axis.values[place]
+        return point
+
+    def _listed(self) -> list[dict[str, Scalar]]:
+        """The points of `available_tiling`."""
+        default = self.default
+        others = tuning_points(self.planner.tree, self.fixed)
+        return [default, *({**default, **point} for point in others)]
+
+    def vector(self, point: Point) -> list[float]:
+        """The point as numbers, one for each axis: logarithms to base 2, as sizes double."""
+        return [_coordinate(point[axis.name]) for axis in self.axes]
+
+    def plan(self, point: Point) -> PlannedSketch:
+        """The plan of one point. Raises `DiagnosticError` for one that is illegal."""
+        return self.planner.plan({**self.fixed, **point})
+
+
+def predicted(plan: Plan) -> float:
+    """How long a kernel takes by the plan's cost, in no particular unit: smaller is faster."""
+    return math.exp2(plan_cost(plan))
+
+
+def _values(constant: ir.Constant) -> tuple[Scalar, ...]:
+    if constant.choices:
+        return tuple(dict.fromkeys((*constant.choices, constant.value)))
+    return tuple(sorted({*POWERS, constant.value}))
+
+
+def _coordinate(value: Scalar) -> float:
+    return math.log2(value) if value > 0 else float(value)
