@@ -42,6 +42,6 @@ def best_plot(found: Tuning) -> str:
         drawing.dot(across(at), up(value), 2.6, "dot", f"{at:.1f} s: {seconds(value, 4)}")
     if steps:
         drawing.path([*steps, (_RIGHT, steps[-1][1])], "best")
-    head, rest = drawing.text().split(">", 1)
+    head, rest = str(drawing.text()).split(">", 1)
     opened = head.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
     return f"{opened}>{_STYLE}{rest}\n"

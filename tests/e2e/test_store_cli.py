@@ -77,6 +77,7 @@ def test_everything_that_was_found_is_listed(store: Store) -> None:
         "measurements": 1,
         "runs": 0,
         "builds": 0,
+        "tunings": 0,
     }
     failed, passed = store.data("list", "verdicts", "--task", "rms", "--target", "cpp")
     assert (passed["passed"], passed["failure"], passed["seed"]) == (True, "", "5")

@@ -218,6 +218,7 @@ def test_nothing_is_stored_twice(store: sqlite3.Connection) -> None:
         "measurements": 0,
         "runs": 0,
         "builds": 0,
+        "tunings": 0,
     }
     assert store.execute("SELECT count(*) FROM texts").fetchone()[0] == 2
 
