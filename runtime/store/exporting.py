@@ -1,7 +1,7 @@
 """Export of the store as one text, and import: to publish it, to move it between machines, to merge
 stores.
 
-JSON: `{"format": "sketchc-store", "version": 4, "tables": {"texts": [...], ...}}`; JSON Lines: that
+JSON: `{"format": "sketchc-store", "version": 5, "tables": {"texts": [...], ...}}`; JSON Lines: that
 head without tables, then one `{"table": ..., ...}` for each row. Both hold everything, with columns
 whose text is JSON as data. CSV: one line for each verdict and measurement, for spreadsheets.
 """
