@@ -32,9 +32,8 @@ _MOST_OPEN = 4096
 class Problem(Protocol):
     """Points, numbered from 0, and what can be known of them."""
 
-    @property
-    def vectors(self) -> Floats:
-        """The points as vectors: points by axes."""
+    #: The points as vectors: points by axes.
+    vectors: Floats
 
     def predict(self, point: int) -> float:
         """The time of a point by a model, in seconds or any other unit that is the same for all

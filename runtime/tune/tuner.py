@@ -124,17 +124,14 @@ class Kernels:
     illegal: Counter[str] = attrs.field(factory=Counter)
     planned: int = 0
     trace: list[tuple[float, float]] = attrs.field(factory=list)
+    vectors: Floats = attrs.field(init=False)
     _kernels: dict[int, Kernel] = attrs.field(factory=dict)
     _names: dict[str, int] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._names = {named(point): n for n, point in enumerate(self.space.points)}
-
-    @property
-    def vectors(self) -> Floats:
-        """See `Problem`."""
         rows = [self.space.vector(point) for point in self.space.points]
-        return np.array(rows, np.float64).reshape(len(rows), len(self.space.axes))
+        self.vectors = np.array(rows, np.float64).reshape(len(rows), len(self.space.axes))
 
     def predict(self, point: int) -> float:
         """See `Problem`; the reasons of illegal points are counted."""
@@ -169,7 +166,9 @@ class Kernels:
             self._start(point)
         self.builder.settle(names)
         found = self.timer.measure(names, samples)
-        self.record([self._row(name, timed) for name, timed in found.items()])
+        # A point whose code the target refuses is found out again in no time.
+        rows = [self._row(*item) for item in found.items() if item[1].failure != _ILLEGAL]
+        self.record(rows)
         best = min((timed.seconds for timed in self.timer.known.values()), default=math.inf)
         if math.isfinite(best):
             self.trace.append((time.monotonic() - self.started, best))
@@ -208,6 +207,8 @@ class Kernels:
 
     def _start(self, point: int) -> None:
         name = named(self.space.points[point])
+        if name in self.timer.known and self.timer.known[name].failure:
+            return
         try:
             self.builder.start(name, self.kernel(point))
         except DiagnosticError as error:

@@ -194,6 +194,12 @@ def crashing(source: str) -> str:
     return source.replace("return 0;", "__builtin_trap(); return 0;")
 
 
+def crashing_later(source: str) -> str:
+    """Kernels that are right at first."""
+    trap = "static int calls; if (++calls > 6) __builtin_trap();"
+    return source.replace("return 0;", f"{trap} return 0;")
+
+
 def broken(source: str) -> str:
     return f"{source}\nthis is no C++\n"
 
@@ -238,6 +244,18 @@ def test_wrong_and_crashing_points_are_dropped_and_the_others_timed(place: Place
         128: "",
         256: "launch",
     }
+
+
+def test_a_point_that_ends_the_process_between_others_is_dropped(place: Place) -> None:
+    found, rows = searched(place, {128: crashing_later})
+    assert [(one.point["T"], one.failure) for one in found.dropped] == [(128, "launch")]
+    assert "ended with status" in found.dropped[0].reason
+    assert found.best["T"] in (64, 256)
+    assert found.gain is not None
+    # The others went on in a new process, with what they had.
+    most = {row.point["T"]: len(row.samples) for row in rows}
+    assert most[64] > 3
+    assert most[256] > 3
 
 
 def test_points_that_do_not_compile_or_pass_are_not_the_best(place: Place) -> None:

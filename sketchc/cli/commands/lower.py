@@ -116,7 +116,8 @@ def lower(
     try:
         source, tree = sketches.load_sketch(file, name)
     except sketches.OpenTypesError as error:
-        if module_folder is None or output or coder == "llm" or emit != "code" or map_file:
+        other = output or coder == "llm" or emit != "code" or map_file or tuned
+        if module_folder is None or other:
             refuse(f"{error}, or --module DIR alone for a module that serves all", error)
         there = Path(module_folder)
         return _lower_all(file, name, chosen, constants, there, allow_unproved, quiet)
