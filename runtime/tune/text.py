@@ -32,8 +32,8 @@ def show(found: Tuning, again: str, console: Console) -> None:
         f"{found.threads} threads"
     )
     say(counts(found))
-    for reason, number in found.illegal.items():
-        say(f"illegal: {number} points: {escape(reason)}")
+    for why in found.illegal:
+        say(f"illegal: {why.points} points, {why.code}, as: {escape(why.example)}")
     told = [*found.dropped, *found.rejected]
     for one in told[:_MOST_TOLD]:
         say(f"dropped: {escape(dropped_text(one))}")
@@ -60,9 +60,10 @@ def counts(found: Tuning) -> str:
     wrong = len(found.dropped) + len(found.rejected)
     before = f" ({found.known} of them known from before)" if found.known else ""
     end = "the budget was spent" if found.ended == "budget" else "all points are known"
+    illegal = sum(why.points for why in found.illegal)
     return (
-        f"{found.tried} of {found.points} points tried{before}, {sum(found.illegal.values())} "
-        f"illegal, {wrong} dropped, in {found.seconds:.1f} s; {end}"
+        f"{found.tried} of {found.points} points tried{before}, {illegal} illegal, "
+        f"{wrong} dropped, in {found.seconds:.1f} s; {end}"
     )
 
 

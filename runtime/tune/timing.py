@@ -22,6 +22,7 @@ from sketchc.runtime.bench.child import POINTS
 from sketchc.runtime.bench.driver import MeasurementFailedError, Timer, turn_order
 from sketchc.runtime.bench.prepared import OutputCheck, Prepared
 from sketchc.runtime.bench.schedule import Variation, draw_variation
+from sketchc.runtime.bench.text import seconds_text
 from sketchc.runtime.process.messages import Raw
 from sketchc.runtime.tune.building import Built
 
@@ -86,10 +87,20 @@ class PointTimer:
             going = self._going(names)
             if not going:
                 break
-            self.say(f"times {len(going)} points, round {self._number}")
+            self.tell(f"times {len(going)} points, round {self._number}")
             for name in turn_order(going, self._number):
                 self._guarded(name, partial(self._sample, variation))
         return {name: self.known[name] for name in names}
+
+    @property
+    def best(self) -> float:
+        """The median of the fastest kernel so far; infinite where there is none."""
+        return min((timed.seconds for timed in self.known.values()), default=math.inf)
+
+    def tell(self, doing: str) -> None:
+        """Say what is being done, and the best so far."""
+        best = f", best so far {seconds_text(self.best)}" if math.isfinite(self.best) else ""
+        self.say(f"{doing}{best}")
 
     def close(self) -> None:
         """End the process."""
@@ -157,7 +168,7 @@ class PointTimer:
     def _check(self, name: str) -> None:
         """Compare the outputs at the first inputs with the task's. Raises `MeasurementFailedError`
         with the class of failure where they are wrong."""
-        self.say("compares outputs with the task's")
+        self.tell("compares outputs with the task's")
         process = self._process()
         self._within(process, _LOADING)
         _, outputs, answer = process.sample(name, 0, self._first, keep=True)
@@ -174,8 +185,7 @@ class PointTimer:
         if self.known[name].failure:
             return
         process = self._process()
-        fastest = min((timed.seconds for timed in self.known.values()), default=math.inf)
-        slow = _SLOWER * fastest if math.isfinite(fastest) else _LOADING
+        slow = _SLOWER * self.best if math.isfinite(self.best) else _LOADING
         self._within(process, _SAMPLE + slow)
         sample, _, _ = process.sample(name, self._number, variation, keep=False)
         self.known[name].samples.append(sample.seconds)

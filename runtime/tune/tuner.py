@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -29,7 +28,6 @@ from sketchc.runtime.bench import driver
 from sketchc.runtime.bench.driver import MeasurementFailedError
 from sketchc.runtime.bench.measurement import Speedup, Summary, speedup, summarise
 from sketchc.runtime.bench.prepared import OutputCheck, Prepared
-from sketchc.runtime.bench.text import seconds_text
 from sketchc.runtime.store.tunings import PointRow
 from sketchc.runtime.tune.building import Builder
 from sketchc.runtime.tune.search import STRATEGIES, Search
@@ -71,11 +69,21 @@ class Dropped:
 
 
 @attrs.frozen
+class Illegal:
+    """Why points do not plan: the code of a diagnostic, how many points have it, and its message
+    for the first of them."""
+
+    code: str
+    points: int
+    example: str
+
+
+@attrs.frozen
 class Tuning:
     """What a search found, for a sketch at sizes on a device.
 
-    `points` is the size of the space, `planned` how many of them were planned, `illegal` counts the
-    reasons of those that do not plan, `tried` were measured (`known` of them by an earlier search),
+    `points` is the size of the space, `planned` how many of them were planned, `illegal` says why
+    some do not plan, `tried` were measured (`known` of them by an earlier search),
     `dropped` failed, and `rejected` did not pass verification. `trace` pairs seconds since the
     start with the best median so far. `ended` is "budget" or "space" (no points are left).
     `default_times` and `best_times` are from one fresh process, `gain` is of the latter; the plan's
@@ -95,7 +103,7 @@ class Tuning:
     best_times: Summary
     points: int
     planned: int
-    illegal: Mapping[str, int]
+    illegal: tuple[Illegal, ...]
     tried: int
     known: int
     dropped: tuple[Dropped, ...]
@@ -119,9 +127,8 @@ class Kernels:
     builder: Builder
     timer: PointTimer
     record: Callable[[Sequence[PointRow]], None]
-    say: Say
     started: float = attrs.field(factory=time.monotonic)
-    illegal: Counter[str] = attrs.field(factory=Counter)
+    illegal: dict[str, Illegal] = attrs.field(factory=dict)
     planned: int = 0
     trace: list[tuple[float, float]] = attrs.field(factory=list)
     vectors: Floats = attrs.field(init=False)
@@ -136,21 +143,16 @@ class Kernels:
     def predict(self, point: int) -> float:
         """See `Problem`; the reasons of illegal points are counted."""
         self.planned += 1
-        self._tell(f"plans points, {self.planned} of {len(self.space.points)}")
+        self.timer.tell(f"plans points, {self.planned} of {len(self.space.points)}")
         try:
             return predicted(self.space.plan(self.space.points[point]).plan)
         except DiagnosticError as error:
-            self.illegal[_reason(error.diagnostics)] += 1
+            self._count(error.diagnostics[0])
             return math.inf
 
-    def _tell(self, doing: str) -> None:
-        """Say what is being done, and the best so far."""
-        best = min(self.timer.known.items(), key=lambda item: item[1].seconds, default=None)
-        known = ""
-        if best is not None and math.isfinite(best[1].seconds):
-            point = settings_text(json.loads(best[0]))
-            known = f", best so far {seconds_text(best[1].seconds)} at {point}"
-        self.say(f"{doing}{known}")
+    def _count(self, why: Diagnostic) -> None:
+        before = self.illegal.get(why.code, Illegal(why.code, 0, why.message))
+        self.illegal[why.code] = attrs.evolve(before, points=before.points + 1)
 
     def prepare(self, points: Sequence[int]) -> None:
         """See `Problem`."""
@@ -161,7 +163,7 @@ class Kernels:
     def measure(self, points: Sequence[int], samples: int) -> Mapping[int, float]:
         """See `Problem`."""
         names = [named(self.space.points[point]) for point in points]
-        self._tell(f"builds and times {len(points)} points")
+        self.timer.tell(f"builds {len(points)} points")
         for point in points:
             self._start(point)
         self.builder.settle(names)
@@ -169,8 +171,7 @@ class Kernels:
         # A point whose code the target refuses is found out again in no time.
         rows = [self._row(*item) for item in found.items() if item[1].failure != _ILLEGAL]
         self.record(rows)
-        best = min((timed.seconds for timed in self.timer.known.values()), default=math.inf)
-        if math.isfinite(best):
+        if math.isfinite(best := self.timer.best):
             self.trace.append((time.monotonic() - self.started, best))
         return {self._names[name]: timed.seconds for name, timed in found.items()}
 
@@ -212,13 +213,8 @@ class Kernels:
         try:
             self.builder.start(name, self.kernel(point))
         except DiagnosticError as error:
-            self.illegal[_reason(error.diagnostics)] += 1
-            self.timer.known[name] = Timed([], _ILLEGAL, _reason(error.diagnostics))
-
-
-def _reason(diagnostics: Sequence[Diagnostic]) -> str:
-    first = diagnostics[0]
-    return f"{first.code}: {first.message}"
+            self._count(error.diagnostics[0])
+            self.timer.known[name] = Timed([], _ILLEGAL, error.diagnostics[0].message)
 
 
 @attrs.frozen
@@ -255,7 +251,7 @@ def tune(request: Request) -> Tuning:
     toolchain, folder = prepared.candidate.toolchain, request.folder
     builder = Builder(toolchain, folder, settings.device, settings.threads)
     with closing(builder), closing(request.timer(check, builder)) as timer:
-        kernels = Kernels(space, builder, timer, request.record, say)
+        kernels = Kernels(space, builder, timer, request.record)
         search = _search(kernels, limits)
         search.run(times := kernels.remember(request.known))
         seconds = time.monotonic() - kernels.started
@@ -281,7 +277,7 @@ def tune(request: Request) -> Tuning:
         best_times=summarise(best_times),
         points=len(space.points),
         planned=kernels.planned,
-        illegal=dict(kernels.illegal),
+        illegal=tuple(kernels.illegal.values()),
         tried=len(search.pool.times),
         known=len(times),
         dropped=kernels.dropped(),
