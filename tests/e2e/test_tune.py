@@ -95,12 +95,17 @@ def place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Place:
 
 
 def test_the_best_point_is_found_kept_and_taken(place: Place) -> None:
-    """All points are tried, the winner is shown and kept, and the code of both commands is one."""
+    """All points are tried, the winner is shown and kept, and the code of both commands is one,
+    also of a sketch whose types the task decides."""
+    text = SKETCH.replace("symbols:", "types: E in [f64, f32];\n    symbols:").replace(
+        " f32; ", " E; "
+    )
+    (place.folder / "twice.sketch").write_text(text.replace("out f32", "out E"))
     plot = place.folder / "best.svg"
     words = place.words("--search", "all", "--plot", str(plot))
     status, out, err = place.run(command, *words)
     assert status == 0, err
-    assert "twice for cpp (cpu) at N=1000" in out
+    assert "twice_f32 for cpp (cpu) at N=1000" in out
     assert "3 of 3 points tried, 0 illegal, 0 dropped" in out
     assert "all points are known" in out
     assert "passed: " in out
@@ -111,8 +116,8 @@ def test_the_best_point_is_found_kept_and_taken(place: Place) -> None:
     again = next(line for line in out.splitlines() if line.startswith("again: sketchc lower "))
     chosen = again.rpartition(" ")[2]
     assert chosen in ("T=64", "T=128", "T=256")
-    asked = (str(place.folder / "twice.sketch"), "-t", "cpp", "--tuned", "--store")
-    status, tuned, said = place.run(lower, *asked, str(place.store), "--symbols", "N=64")
+    asked = (str(place.folder / "twice.sketch"), "-t", "cpp", "--sketch", "twice_f32", "--tuned")
+    status, tuned, said = place.run(lower, *asked, "--store", str(place.store), "--symbols", "N=64")
     assert status == 0
     assert f"tuned: {chosen};" in said
     assert "at N=1000, 1 threads" in said

@@ -34,6 +34,7 @@ from sketchc.runtime.verify.seed import fresh_seed
 
 if TYPE_CHECKING:
     from sketchc.lowering.passes.space import Point, Space
+    from sketchc.parsing import syntax
     from sketchc.runtime.bench.prepared import Prepared
     from sketchc.runtime.store.recording import Recorder
     from sketchc.runtime.store.tunings import PointRow, Setting
@@ -154,7 +155,7 @@ def _told(command: _Command, task: str) -> int:
 
     request = command.request
     try:
-        found = _tuned(command, task)
+        found, again = _tuned(command, task)
     except sketches.SketchError as error:
         if command.as_json:
             told = {"passed": False, "error": str(error), **options.diagnostics_json(error)}
@@ -169,7 +170,6 @@ def _told(command: _Command, task: str) -> int:
         else:
             click.echo(f"failed ({error.failure}): {request.file}: {error}", err=True)
         return 1
-    again = _again(request, found)
     if command.plot is not None:
         from sketchc.runtime.tune.plot import best_plot
 
@@ -188,19 +188,21 @@ def _report(command: _Command, found: Tuning, again: str) -> None:
         text.show(found, again, make_console())
 
 
-def _again(request: VerifyRequest, found: Tuning) -> str:
-    """The command that gives the winner's code."""
+def _again(request: VerifyRequest, tree: syntax.Sketch, found: Tuning) -> str:
+    """The command that gives the winner's code; of a sketch with `types:` it names the instance."""
     from sketchc.runtime.tune.tuner import settings_text
 
+    name = request.sketch if tree.generic is None else tree.name
     words = ["sketchc", "lower", request.file, "--target", found.target]
     words += [] if request.hardware is None else ["--hardware", request.hardware]
-    words += [] if request.sketch is None else ["--sketch", request.sketch]
+    words += [] if name is None else ["--sketch", name]
     point = {**request.constants, **found.best}
     return shlex.join([*words, *(["--set", settings_text(point)] if point else [])])
 
 
-def _tuned(command: _Command, task: str) -> Tuning:
-    """Tune. Raises `SketchError`, `UsageError` and `MeasurementFailedError`."""
+def _tuned(command: _Command, task: str) -> tuple[Tuning, str]:
+    """Tune; returns what was found and the command that gives its code. Raises `SketchError`,
+    `UsageError` and `MeasurementFailedError`."""
     from sketchc.runtime.bench.machine import cache_bytes, device_name
     from sketchc.runtime.bench.prepared import prepare
     from sketchc.runtime.bench.schedule import Schedule, Settings
@@ -223,7 +225,7 @@ def _tuned(command: _Command, task: str) -> Tuning:
             *(command.limits.seed, command.threads, schedule, command.sizes, request.constants),
             device=candidate.device,
         )
-        space = _space(request, loaded, candidate)
+        tree, space = _space(request, loaded, candidate)
         prepared, _ = prepare(candidate, loaded, settings, say, lambda: None)
         kept = recorder(command.store, loaded)
         setting = None if kept.task is None else _setting(prepared, kept.task, device)
@@ -243,7 +245,7 @@ def _tuned(command: _Command, task: str) -> Tuning:
         if setting is not None:
             default = None if found.default_times is None else found.default_times.median
             kept.best_point(setting, Best(found.best, found.best_times.median, default), versions)
-        return found
+        return found, _again(request, tree, found)
 
 
 def _setting(prepared: Prepared, task: TaskText, device: str) -> Setting:
@@ -276,14 +278,19 @@ def _known(store: Path | None, setting: Setting | None) -> list[PointRow]:
         return []
 
 
-def _space(request: VerifyRequest, task: TaskClient, candidate: Candidate) -> Space:
+def _space(
+    request: VerifyRequest, task: TaskClient, candidate: Candidate
+) -> tuple[syntax.Sketch, Space]:
+    """The sketch, the instance that the task's types decide, and its points."""
     from sketchc.lowering.passes.pipeline import planner
     from sketchc.lowering.passes.space import Space
 
-    source, tree = sketches.load_sketch(request.file, request.sketch, types_of(task))
-    plan = candidate.plan
+    plan, source = candidate.plan, candidate.source
+    assert source is not None  # tuned is a sketch
+    tree = sketches.the_sketch(source, request.sketch, types_of(task))
     with sketches.pointing_into(source):
-        return Space(planner(tree, plan.target, plan.hardware.name), dict(request.constants))
+        made = planner(tree, plan.target, plan.hardware.name)
+        return tree, Space(made, dict(request.constants))
 
 
 class _Verifier:
