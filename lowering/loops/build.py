@@ -29,9 +29,11 @@ from sketchc.lowering.loops.fusion import (
     Node,
     arms,
     build_tree,
+    fuse,
     leaves,
     place,
 )
+from sketchc.lowering.loops.narrowing import changing_names, narrow
 from sketchc.lowering.loops.nest_maker import NestMaker
 from sketchc.lowering.loops.nests import (
     ZERO,
@@ -46,6 +48,7 @@ from sketchc.lowering.loops.nests import (
     strides,
 )
 from sketchc.lowering.loops.reads import Reads, Scope, converted, divides, fetch, host_element
+from sketchc.lowering.loops.tables import add_tables
 from sketchc.lowering.plan import (
     ARENA,
     GridAxis,
@@ -207,7 +210,11 @@ def grid_loop(axis: GridAxis, sketch: ir.Sketch) -> tuple[loops.SerialLoop, loop
 def _lower_phase(
     body: tuple[ir.Statement, ...], maker: NestMaker, style: LoopStyle
 ) -> loops.Program:
-    nodes = build_tree(body, maker).children
+    tree = build_tree(body, maker)
+    if style.on_cores:
+        narrow(tree, maker, frozenset(changing_names(body)))
+    fuse(tree)
+    nodes = tree.children
     homes, found = place(nodes, maker)
     lowering = _Lowering(maker, homes, style.on_cores)
     statements = lowering.body(nodes, Scope())
@@ -218,7 +225,14 @@ def _lower_phase(
         if home.local and home.defined_by is None
     ]
     whole = (*first, *statements)
-    return transformations.without_dead_stores(loops.Program((*found, *lowering.packs), whole))
+    program = loops.Program((*found, *lowering.packs), whole)
+    program = transformations.without_dead_stores(program)
+    if not style.on_cores:
+        return program
+    sketch = maker.sketch
+    groups = (sketch.symbols, sketch.params, sketch.constants, sketch.lets)
+    host = frozenset(each.name for group in groups for each in group)
+    return add_tables(program, maker.versions.fresh, host)
 
 
 #: Rows, columns and depth by which packed panels may exceed a tile (see `matrix.hpp`).

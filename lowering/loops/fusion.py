@@ -88,35 +88,53 @@ def arms(statement: Control) -> list[tuple[Any, ...]]:
 def build_tree(
     body: tuple[ir.Statement, ...], maker: NestMaker, around: tuple[Block, ...] = ()
 ) -> Block:
-    """The fused loop tree of a phase's body."""
+    """The nests of a phase's body in its control flow, each one a leaf; `fuse` makes the loops."""
     block = Block()
     path, nodes = (*around, block), block.children
-    run: list[Nest] = []
+    for statement in body:
+        match statement:
+            case ir.For() | ir.If():
+                blocks = [build_tree(arm, maker, path) for arm in arms(statement)]
+                nodes.append(ControlNode(statement, blocks))
+            case ir.Fetch():
+                nodes.append(statement)
+            case _:
+                nodes += (Leaf(nest, (), path) for nest in maker.nests(statement))
+                if isinstance(statement, ir.Bind):
+                    nodes.append(Note(statement.text, origins=(statement.span,)))
+                    # An index tile is calculated where it is used.
+                    if not has_lanes(statement.value, maker.bindings):
+                        nodes.append(bound(statement.name, statement.value, (statement.span,)))
+    return block
+
+
+def fuse(block: Block, around: tuple[Block, ...] = ()) -> None:
+    """Put the leaves of a tree into loops, those with the same lanes into one."""
+    path, nodes, run = (*around, block), list[Node](), list[Nest]()
 
     def close() -> None:
         nodes.extend(_fuse(run, 0, (), path))
         run.clear()
 
-    for statement in body:
-        match statement:
-            case ir.For() | ir.If():
+    for node in block.children:
+        match node:
+            case Leaf(nest):
+                run.append(nest)
+                continue
+            case ControlNode(blocks=blocks):
                 close()
-                blocks = [build_tree(arm, maker, path) for arm in arms(statement)]
-                nodes.append(ControlNode(statement, blocks))
+                for arm in blocks:
+                    fuse(arm, path)
             case ir.Fetch():
                 # Stores before it are visible to it.
                 close()
-                nodes.append(statement)
-            case ir.Bind(name, value, text=text):
-                run.extend(maker.nests(statement))
-                nodes.append(Note(text, origins=(statement.span,)))
-                # An index tile is calculated where it is used.
-                if not has_lanes(value, maker.bindings):
-                    nodes.append(bound(name, value, (statement.span,)))
+            case LoopNode() | Note() | Define():
+                pass
             case _:
-                run.extend(maker.nests(statement))
+                assert_never(node)
+        nodes.append(node)
     close()
-    return block
+    block.children = nodes
 
 
 def leaves(nodes: list[Node]) -> Iterator[Leaf]:

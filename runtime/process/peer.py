@@ -231,11 +231,11 @@ def run_compiler(
     return process.returncode, printed.decode("utf-8", "replace")
 
 
-def answer_of(compiler: str, question: str) -> str:
-    """What `compiler` prints for the option `question`, as `--version`; "" where it cannot run."""
+def answer_of(compiler: str, *question: str) -> str:
+    """What `compiler` prints for the options `question`, as `--version`; "" where it cannot run."""
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         return subprocess.run(
-            [compiler, question],
+            [compiler, *question],
             capture_output=True,
             text=True,
             timeout=_ANSWER,

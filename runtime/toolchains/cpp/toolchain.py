@@ -30,6 +30,7 @@ from sketchc.runtime.toolchains.native.compiler import (
     compiler_version,
     find_compiler,
     has_openmp,
+    tuning,
 )
 from sketchc.runtime.toolchains.native.session import NativeSession
 
@@ -104,12 +105,13 @@ class CppToolchain(Toolchain):
         source = place(kernel, folder, f"{kernel.name}.cpp")
         library = folder / f"{kernel.name}.so"
         started = time.perf_counter()
-        warnings, cached = build([source], FLAGS, library, timeout)
+        flags = (*FLAGS, *_tuning())
+        warnings, cached = build([source], flags, library, timeout)
         details = {
             "seconds": round(time.perf_counter() - started, 3),
             "warnings": warnings,
             "cached": cached,
-            "flags": " ".join(FLAGS),
+            "flags": " ".join(flags),
         }
         return Artefact(kernel, folder, library, details)
 
@@ -139,7 +141,7 @@ class CppToolchain(Toolchain):
         shared = Path(nanobind.source_dir()) / _CORE
         robin_map = shared.parents[1] / _ROBIN_MAP
         includes = (nanobind.include_dir(), robin_map, sysconfig.get_paths()["include"])
-        flags = (*_MODULE_FLAGS, *(f"-isystem{path}" for path in includes))
+        flags = (*_MODULE_FLAGS, *_tuning(), *(f"-isystem{path}" for path in includes))
         # The release stands for what the shared part includes.
         flags = (*flags, f"-DNANOBIND_RELEASE={nanobind.__version__}")
         with tempfile.TemporaryDirectory(prefix="core-", dir=folder) as place:
@@ -164,6 +166,11 @@ class CppToolchain(Toolchain):
             f'run = load_file("{name}", file).{kernel.name}',
         ]
         return Path(built.__file__), "\n".join(lines)
+
+
+def _tuning() -> tuple[str, ...]:
+    compiler = find_compiler()
+    return () if compiler is None else tuning(compiler)
 
 
 TOOLCHAIN = CppToolchain()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -46,6 +47,17 @@ def compiler_version(compiler: str) -> str:
 def has_openmp(compiler: str) -> bool:
     """Whether the compiler has OpenMP's library."""
     return Path(answer_of(compiler, "-print-file-name=libgomp.so").strip()).is_absolute()
+
+
+@lru_cache(maxsize=8)
+def tuning(compiler: str) -> tuple[str, ...]:
+    """Flags for a CPU that is newer than the compiler: `-march=native` finds its instructions, but
+    tunes for any CPU, for which g++ neither gathers elements nor reads under masks. Those with
+    AVX-512 are tuned as the first servers that had all of it, and with whole vectors."""
+    told = answer_of(compiler, "-march=native", "-Q", "--help=target")
+    if "avx512f" not in built.cpu_features() or not re.search(r"-mtune=\s+generic\b", told):
+        return ()
+    return "-mtune=icelake-server", "-mprefer-vector-width=512"
 
 
 def cache_folder() -> Path:

@@ -65,7 +65,7 @@ extern "C" int64_t avg_pool1d(
                     alignas(64) float y[T];
                     // y = alloc([T], init=0.0)
                     #pragma omp simd
-                    for (int64_t lane = 0; lane < T; ++lane) {
+                    for (int64_t lane = 0; lane < std::min<int64_t>(T, OL - j * T); ++lane) {
                         y[lane] = 0.0f;
                     }
                     // for k in range(kernel_size):
@@ -77,7 +77,7 @@ extern "C" int64_t avg_pool1d(
                         const int64_t part_ = sketch::floor_div(-first_ - 1, stride) + 1;
                         const int64_t part_2 = sketch::floor_div(L - first_ - 1, stride) + 1;
                         #pragma omp simd
-                        for (int64_t lane = 0; lane < T; ++lane) {
+                        for (int64_t lane = 0; lane < std::min<int64_t>(T, OL - j * T); ++lane) {
                             const float y_value = y[lane];
                             const float x = (part_ <= lane && lane < part_2) ? X[(n * C + c) * L +
                                 (first_ + lane * stride)] : 0.0f;
@@ -89,7 +89,7 @@ extern "C" int64_t avg_pool1d(
                     if (count_include_pad) {
                         // div(y, kernel_size, y)
                         #pragma omp simd
-                        for (int64_t lane = 0; lane < T; ++lane) {
+                        for (int64_t lane = 0; lane < std::min<int64_t>(T, OL - j * T); ++lane) {
                             const float y_value = y[lane];
                             const float y_value_2 = y_value / static_cast<float>(kernel_size);
                             y[lane] = y_value_2;
@@ -98,7 +98,7 @@ extern "C" int64_t avg_pool1d(
                         // start = (j*T+iota(T))*stride - padding
                         // div(y, min(start + kernel_size, L) - max(start, 0), y)
                         #pragma omp simd
-                        for (int64_t lane = 0; lane < T; ++lane) {
+                        for (int64_t lane = 0; lane < std::min<int64_t>(T, OL - j * T); ++lane) {
                             const float y_value = y[lane];
                             const float y_value_2 = y_value /
                                 static_cast<float>(std::min<int64_t>((j * T + lane) * stride -

@@ -82,11 +82,12 @@ extern "C" int64_t avg_pool2d(
                 for (int64_t i = 0; i < sketch::ceil_div(OH, TH); ++i) {
                     for (int64_t j = 0; j < sketch::ceil_div(OW, TW); ++j) {
                         alignas(64) float y[TH * TW];
-                        for (int64_t row = 0; row < TH; ++row) {
+                        for (int64_t row = 0; row < std::min<int64_t>(TH, OH - i * TH); ++row) {
                             // y = alloc([TH, TW], init=0.0)
                             float *const y_row = y + row * TW;
                             #pragma omp simd
-                            for (int64_t lane = 0; lane < TW; ++lane) {
+                            for (int64_t lane = 0; lane < std::min<int64_t>(TW, OW - j * TW);
+                                ++lane) {
                                 y_row[lane] = 0.0f;
                             }
                         }
@@ -102,14 +103,16 @@ extern "C" int64_t avg_pool2d(
                                 const int64_t part_2 = sketch::floor_div(H - h - 1, stride) + 1;
                                 const int64_t part_3 = sketch::floor_div(-w - 1, stride) + 1;
                                 const int64_t part_4 = sketch::floor_div(W - w - 1, stride) + 1;
-                                for (int64_t row = 0; row < TH; ++row) {
+                                for (int64_t row = 0; row < std::min<int64_t>(TH, OH - i * TH);
+                                    ++row) {
                                     // load(X[n, c, h:h+TH*stride:stride, w:w+TW*stride:stride] -> x, pad=0)
                                     // add(y, x, y)
                                     const int64_t part_5 = part_ <= row;
                                     const int64_t part_6 = row < part_2;
                                     float *const y_row_2 = y + row * TW;
                                     #pragma omp simd
-                                    for (int64_t lane = 0; lane < TW; ++lane) {
+                                    for (int64_t lane = 0; lane < std::min<int64_t>(TW, OW - j *
+                                        TW); ++lane) {
                                         const float y_value = y_row_2[lane];
                                         const float x = (part_5 && part_6 && part_3 <= lane && lane
                                             < part_4) ? X[((n * C + c) * H + (h + row * stride)) * W
@@ -124,24 +127,10 @@ extern "C" int64_t avg_pool2d(
                         // left = (j*TW+iota(TW))*stride - padding
                         // rows = min(top + kernel_size, H) - max(top, 0)
                         // columns = min(left + kernel_size, W) - max(left, 0)
-                        for (int64_t row = 0; row < TH; ++row) {
-                            // div(y, rows[:, None]*columns[None, :], y)
-                            float *const y_row_3 = y + row * TW;
-                            #pragma omp simd
-                            for (int64_t lane = 0; lane < TW; ++lane) {
-                                const float y_value = y_row_3[lane];
-                                const float y_value_2 = y_value /
-                                    static_cast<float>((std::min<int64_t>((i * TH + row) * stride -
-                                    padding + kernel_size, H) - std::max<int64_t>((i * TH + row) *
-                                    stride - padding, 0)) * (std::min<int64_t>((j * TW + lane) *
-                                    stride - padding + kernel_size, W) - std::max<int64_t>((j * TW +
-                                    lane) * stride - padding, 0)));
-                                y_row_3[lane] = y_value_2;
-                            }
-                        }
                         for (int64_t row = 0; row < std::min<int64_t>(TH, OH - i * TH); ++row) {
+                            // div(y, rows[:, None]*columns[None, :], y)
                             // store(y -> Y[n, c, i*TH:(i+1)*TH, j*TW:(j+1)*TW])
-                            const float *const y_row_4 = y + row * TW;
+                            const float *const y_row_3 = y + row * TW;
                             for (int64_t block = 0; block < std::min<int64_t>(TW, OW - j * TW);
                                 block += 1024) {
                                 const int64_t block_end = std::min<int64_t>(std::min<int64_t>(TW, OW
@@ -151,8 +140,14 @@ extern "C" int64_t avg_pool2d(
                                     (i * TH + row)) * OW + j * TW + block);
                                 #pragma omp simd
                                 for (int64_t lane = block; lane < block_end; ++lane) {
-                                    const float y_value = y_row_4[lane];
-                                    Y_row[lane - block] = y_value;
+                                    const float y_value = y_row_3[lane];
+                                    const float y_value_2 = y_value /
+                                        static_cast<float>((std::min<int64_t>((i * TH + row) *
+                                        stride - padding + kernel_size, H) - std::max<int64_t>((i *
+                                        TH + row) * stride - padding, 0)) * (std::min<int64_t>((j *
+                                        TW + lane) * stride - padding + kernel_size, W) -
+                                        std::max<int64_t>((j * TW + lane) * stride - padding, 0)));
+                                    Y_row[lane - block] = y_value_2;
                                 }
                                 if (Y_streams) {
                                     sketch::stream(Y + (((n * C + c) * OH + (i * TH + row)) * OW + j

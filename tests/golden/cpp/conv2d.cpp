@@ -120,6 +120,9 @@ extern "C" int64_t conv2d(
             for (int64_t g = 0; g < groups; ++g) {
                 for (int64_t i = 0; i < sketch::ceil_div(N * OH * OW, TP); ++i) {
                     for (int64_t j = 0; j < sketch::ceil_div(OG, TO); ++j) {
+                        alignas(64) int64_t index_table[TK];
+                        alignas(64) int64_t index_table_2[TK];
+                        alignas(64) int64_t index_table_3[TK];
                         // p = iota(TP, i*TP, N*OH*OW)
                         // n = p//(OH*OW)
                         // oh = p//OW % OH
@@ -141,6 +144,22 @@ extern "C" int64_t conv2d(
                             // c = g*CG + k//(KH*KW)
                             // h = (oh*stride-padding)[:, None] + (k//KW%KH*dilation)[None, :]
                             // v = (ow*stride-padding)[:, None] + (k%KW*dilation)[None, :]
+                            #pragma omp simd
+                            for (int64_t lane = 0; lane < std::min<int64_t>(TK, CG * KH * KW - k0);
+                                ++lane) {
+                                index_table[lane] = g * CG + sketch::floor_div(k0 + lane, KH * KW);
+                            }
+                            #pragma omp simd
+                            for (int64_t lane = 0; lane < std::min<int64_t>(TK, CG * KH * KW - k0);
+                                ++lane) {
+                                index_table_2[lane] = sketch::floor_mod(sketch::floor_div(k0 + lane,
+                                    KW), KH) * dilation;
+                            }
+                            #pragma omp simd
+                            for (int64_t lane = 0; lane < std::min<int64_t>(TK, CG * KH * KW - k0);
+                                ++lane) {
+                                index_table_3[lane] = sketch::floor_mod(k0 + lane, KW) * dilation;
+                            }
                             for (int64_t row = 0; row < std::min<int64_t>(TP, N * OH * OW - i * TP);
                                 ++row) {
                                 // load(X[n[:, None], c[None, :], h, v] -> x, pad=0)
@@ -153,13 +172,12 @@ extern "C" int64_t conv2d(
                                 #pragma omp simd
                                 for (int64_t lane = 0; lane < std::min<int64_t>(TK, CG * KH * KW -
                                     k0); ++lane) {
-                                    const int64_t X_index = g * CG + sketch::floor_div(k0 + lane, KH
-                                        * KW);
-                                    const int64_t X_index_2 = part_2 +
-                                        sketch::floor_mod(sketch::floor_div(k0 + lane, KW), KH) *
-                                        dilation;
-                                    const int64_t X_index_3 = part_3 + sketch::floor_mod(k0 + lane,
-                                        KW) * dilation;
+                                    const int64_t index_part = index_table[lane];
+                                    const int64_t index_part_2 = index_table_2[lane];
+                                    const int64_t index_part_3 = index_table_3[lane];
+                                    const int64_t X_index = index_part;
+                                    const int64_t X_index_2 = part_2 + index_part_2;
+                                    const int64_t X_index_3 = part_3 + index_part_3;
                                     const float x_value = (0 <= X_index_2 && X_index_2 < H && 0 <=
                                         X_index_3 && X_index_3 < W) ? X[((part_ * C + X_index) * H +
                                         X_index_2) * W + X_index_3] : 0.0f;

@@ -104,6 +104,9 @@ extern "C" int64_t conv_transpose2d(
             #pragma omp for collapse(2) schedule(static)
             for (int64_t i = 0; i < sketch::ceil_div(N * OH * OW, TP); ++i) {
                 for (int64_t j = 0; j < sketch::ceil_div(O, TO); ++j) {
+                    alignas(64) int64_t index_table[TK];
+                    alignas(64) int64_t index_table_2[TK];
+                    alignas(64) int64_t index_table_3[TK];
                     // p = iota(TP, i*TP, N*OH*OW)
                     // n = p//(OH*OW)
                     // oh = p//OW % OH
@@ -127,6 +130,22 @@ extern "C" int64_t conv_transpose2d(
                         // up = (oh+padding)[:, None] - (kh*dilation)[None, :]
                         // left = (ow+padding)[:, None] - (kw*dilation)[None, :]
                         // on_grid = up % stride == 0 and left % stride == 0
+                        #pragma omp simd
+                        for (int64_t lane = 0; lane < std::min<int64_t>(TK, C * KH * KW - k0);
+                            ++lane) {
+                            index_table[lane] = sketch::floor_div(k0 + lane, KH * KW);
+                        }
+                        #pragma omp simd
+                        for (int64_t lane = 0; lane < std::min<int64_t>(TK, C * KH * KW - k0);
+                            ++lane) {
+                            index_table_2[lane] = sketch::floor_mod(sketch::floor_div(k0 + lane,
+                                KW), KH) * dilation;
+                        }
+                        #pragma omp simd
+                        for (int64_t lane = 0; lane < std::min<int64_t>(TK, C * KH * KW - k0);
+                            ++lane) {
+                            index_table_3[lane] = sketch::floor_mod(k0 + lane, KW) * dilation;
+                        }
                         for (int64_t row = 0; row < std::min<int64_t>(TP, N * OH * OW - i * TP);
                             ++row) {
                             // load(X[n[:, None], c[None, :], up//stride, left//stride] -> x, pad=0, where=on_grid)
@@ -138,19 +157,19 @@ extern "C" int64_t conv_transpose2d(
                             #pragma omp simd
                             for (int64_t lane = 0; lane < std::min<int64_t>(TK, C * KH * KW - k0);
                                 ++lane) {
-                                const int64_t X_index = sketch::floor_div(k0 + lane, KH * KW);
-                                const int64_t X_index_2 = sketch::floor_div(part_2 -
-                                    sketch::floor_mod(sketch::floor_div(k0 + lane, KW), KH) *
-                                    dilation, stride);
-                                const int64_t X_index_3 = sketch::floor_div(part_3 -
-                                    sketch::floor_mod(k0 + lane, KW) * dilation, stride);
-                                const float x_value = (sketch::floor_mod(part_2 -
-                                    sketch::floor_mod(sketch::floor_div(k0 + lane, KW), KH) *
-                                    dilation, stride) == 0 && sketch::floor_mod(part_3 -
-                                    sketch::floor_mod(k0 + lane, KW) * dilation, stride) == 0 && 0
-                                    <= X_index_2 && X_index_2 < H && 0 <= X_index_3 && X_index_3 <
-                                    W) ? X[((part_ * C + X_index) * H + X_index_2) * W + X_index_3]
-                                    : 0.0f;
+                                const int64_t index_part = index_table[lane];
+                                const int64_t index_part_2 = index_table_2[lane];
+                                const int64_t index_part_3 = index_table_3[lane];
+                                const int64_t X_index = index_part;
+                                const int64_t X_index_2 = sketch::floor_div(part_2 - index_part_2,
+                                    stride);
+                                const int64_t X_index_3 = sketch::floor_div(part_3 - index_part_3,
+                                    stride);
+                                const float x_value = (sketch::floor_mod(part_2 - index_part_2,
+                                    stride) == 0 && sketch::floor_mod(part_3 - index_part_3, stride)
+                                    == 0 && 0 <= X_index_2 && X_index_2 < H && 0 <= X_index_3 &&
+                                    X_index_3 < W) ? X[((part_ * C + X_index) * H + X_index_2) * W +
+                                    X_index_3] : 0.0f;
                                 x_row[lane] = x_value;
                             }
                         }

@@ -71,7 +71,7 @@ extern "C" int64_t depthwise_conv2d(
                         alignas(64) float y[T];
                         // y = alloc([T], init=0.0)
                         #pragma omp simd
-                        for (int64_t lane = 0; lane < T; ++lane) {
+                        for (int64_t lane = 0; lane < std::min<int64_t>(T, OW - j * T); ++lane) {
                             y[lane] = 0.0f;
                         }
                         // for kh in range(KH):
@@ -93,7 +93,8 @@ extern "C" int64_t depthwise_conv2d(
                                     const int64_t part_2 = sketch::floor_div(W - first_ - 1, stride)
                                         + 1;
                                     #pragma omp simd
-                                    for (int64_t lane = 0; lane < T; ++lane) {
+                                    for (int64_t lane = 0; lane < std::min<int64_t>(T, OW - j * T);
+                                        ++lane) {
                                         const float x = (part_ <= lane && lane < part_2) ? X[((n * C
                                             + c) * H + h) * W + (first_ + lane * stride)] : 0.0f;
                                         const float y_value = y[lane];

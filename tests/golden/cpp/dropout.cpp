@@ -47,15 +47,8 @@ extern "C" int64_t dropout(
     {
         #pragma omp for schedule(static)
         for (int64_t i = 0; i < sketch::ceil_div(M * N, T); ++i) {
-            alignas(64) bool keep[T];
             // rand(seed, i*T + iota(T), random)
             // ge(random, p, keep)
-            #pragma omp simd
-            for (int64_t lane = 0; lane < T; ++lane) {
-                const float random = sketch::rand(seed, i * T + lane);
-                const bool keep_value = random >= static_cast<float>(p);
-                keep[lane] = keep_value;
-            }
             // load(XF[i*T:(i+1)*T] -> x)
             // mul(x, scale, x)
             // where(keep, x, 0, x)
@@ -68,10 +61,11 @@ extern "C" int64_t dropout(
                 float *const Y_row = Y_streams ? Y_block : Y + (i * T + block);
                 #pragma omp simd
                 for (int64_t lane = block; lane < block_end; ++lane) {
+                    const float random = sketch::rand(seed, i * T + lane);
+                    const bool keep = random >= static_cast<float>(p);
                     const float x = X_row[lane];
                     const float x_mul = x * static_cast<float>(scale);
-                    const bool keep_value = keep[lane];
-                    const float x_where = keep_value ? x_mul : 0.0f;
+                    const float x_where = keep ? x_mul : 0.0f;
                     Y_row[lane - block] = x_where;
                 }
                 if (Y_streams) {

@@ -10,10 +10,10 @@
 #include <type_traits>
 #include <omp.h>
 
-// The library: arena, floor_div, ceil_div, max, atomic_update, atomic_add.
+// The library: floor_div, ceil_div, atomic_update, atomic_add.
 
-// Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
-// written, the number of the condition that does not hold:
+// Returns 0 when done, and otherwise, before anything is written, the number of the condition
+// that does not hold:
 //   1  N >= 0
 extern "C" int64_t histogram_range(
     const int32_t *__restrict X, int32_t *__restrict COUNTS, int64_t N, int64_t first_)
@@ -29,34 +29,18 @@ extern "C" int64_t histogram_range(
     for (int64_t element = 0; element < LEVELS; ++element) {
         COUNTS[element] = 0;
     }
-    {
-        // Scratch memory of each thread.
-        sketch::arena arena;
-        const int64_t ones_place = arena.add(sizeof(int32_t), {T});
-        if (!arena.allocate(omp_get_max_threads())) {
-            return -1;
-        }
-        #pragma omp parallel
-        {
-            int32_t *const __restrict ones = arena.at<int32_t>(ones_place, omp_get_thread_num());
-            #pragma omp for schedule(static)
-            for (int64_t i = 0; i < sketch::ceil_div(N, T); ++i) {
-                // level = x - first
-                // fill(1, ones)
-                #pragma omp simd
-                for (int64_t lane = 0; lane < T; ++lane) {
-                    ones[lane] = 1;
-                }
-                // load(X[i*T:(i+1)*T] -> x)
-                // atomic_add(ones -> COUNTS[level], where=level >= 0 and level < LEVELS)
-                for (int64_t lane = 0; lane < std::min<int64_t>(T, N - i * T); ++lane) {
-                    const int32_t ones_value = ones[lane];
-                    const int32_t x = X[i * T + lane];
-                    const int64_t x_index = static_cast<int64_t>(x);
-                    if (x_index - first_ >= 0 && x_index - first_ < LEVELS) {
-                        sketch::atomic_add(&COUNTS[x_index - first_], ones_value);
-                    }
-                }
+    #pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < sketch::ceil_div(N, T); ++i) {
+        // level = x - first
+        // fill(1, ones)
+        // load(X[i*T:(i+1)*T] -> x)
+        // atomic_add(ones -> COUNTS[level], where=level >= 0 and level < LEVELS)
+        for (int64_t lane = 0; lane < std::min<int64_t>(T, N - i * T); ++lane) {
+            const int32_t ones = 1;
+            const int32_t x = X[i * T + lane];
+            const int64_t x_index = static_cast<int64_t>(x);
+            if (x_index - first_ >= 0 && x_index - first_ < LEVELS) {
+                sketch::atomic_add(&COUNTS[x_index - first_], ones);
             }
         }
     }

@@ -66,7 +66,7 @@ extern "C" int64_t max_pool1d(
                     alignas(64) float y[T];
                     // y = alloc([T], init=-inf)
                     #pragma omp simd
-                    for (int64_t lane = 0; lane < T; ++lane) {
+                    for (int64_t lane = 0; lane < std::min<int64_t>(T, OL - j * T); ++lane) {
                         y[lane] = -std::numeric_limits<float>::infinity();
                     }
                     // for k in range(kernel_size):
@@ -78,7 +78,7 @@ extern "C" int64_t max_pool1d(
                         const int64_t part_ = sketch::floor_div(-first_ - 1, stride) + 1;
                         const int64_t part_2 = sketch::floor_div(L - first_ - 1, stride) + 1;
                         #pragma omp simd
-                        for (int64_t lane = 0; lane < T; ++lane) {
+                        for (int64_t lane = 0; lane < std::min<int64_t>(T, OL - j * T); ++lane) {
                             const float y_value = y[lane];
                             const float x = (part_ <= lane && lane < part_2) ? X[(n * C + c) * L +
                                 (first_ + lane * stride)] :

@@ -78,11 +78,12 @@ extern "C" int64_t max_pool3d(
                 for (int64_t i = 0; i < sketch::ceil_div(OH, TH); ++i) {
                     for (int64_t j = 0; j < sketch::ceil_div(OW, TW); ++j) {
                         alignas(64) float y[TH * TW];
-                        for (int64_t row = 0; row < TH; ++row) {
+                        for (int64_t row = 0; row < std::min<int64_t>(TH, OH - i * TH); ++row) {
                             // y = alloc([TH, TW], init=-inf)
                             float *const y_row = y + row * TW;
                             #pragma omp simd
-                            for (int64_t lane = 0; lane < TW; ++lane) {
+                            for (int64_t lane = 0; lane < std::min<int64_t>(TW, OW - j * TW);
+                                ++lane) {
                                 y_row[lane] = -std::numeric_limits<float>::infinity();
                             }
                         }
@@ -107,14 +108,16 @@ extern "C" int64_t max_pool3d(
                                             1;
                                         const int64_t part_4 = sketch::floor_div(W - w - 1, stride)
                                             + 1;
-                                        for (int64_t row = 0; row < TH; ++row) {
+                                        for (int64_t row = 0; row < std::min<int64_t>(TH, OH - i *
+                                            TH); ++row) {
                                             // load(XV[n, d, h:h+TH*stride:stride, w:w+TW*stride:stride] -> x, pad=-inf)
                                             // max(y, x, y)
                                             const int64_t part_5 = part_ <= row;
                                             const int64_t part_6 = row < part_2;
                                             float *const y_row_2 = y + row * TW;
                                             #pragma omp simd
-                                            for (int64_t lane = 0; lane < TW; ++lane) {
+                                            for (int64_t lane = 0; lane < std::min<int64_t>(TW, OW -
+                                                j * TW); ++lane) {
                                                 const float y_value = y_row_2[lane];
                                                 const float x = (part_5 && part_6 && part_3 <= lane
                                                     && lane < part_4) ? X[((n * D + d) * H + (h +
