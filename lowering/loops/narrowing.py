@@ -41,8 +41,9 @@ def changing_names(body: tuple[ir.Statement, ...]) -> Iterator[str]:
 
 
 def _restrict(leaf: Leaf, maker: NestMaker, demands: _Demands) -> None:
-    axes = _narrowed(leaf.nest, maker, demands)
-    if all(axis is not None for axis in axes):
+    narrowed = _narrowed(leaf.nest, maker, demands)
+    axes = tuple(axis for axis in narrowed if axis is not None)
+    if len(axes) == len(narrowed):
         leaf.nest = attrs.evolve(leaf.nest, axes=axes)
 
 

@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <limits>
 #include <type_traits>
+#include <utility>
 #include <omp.h>
 #if defined(__AVX__)
 #include <immintrin.h>

@@ -8,14 +8,15 @@
 #include <initializer_list>
 #include <limits>
 #include <type_traits>
+#include <utility>
 #include <omp.h>
 #if defined(__AVX__)
 #include <immintrin.h>
 #endif
 
 // The library: arena, cache_bytes, streams, stream, end_streams, floor_div, floor_mod, ceil_div,
-// bits_of, float_of, max, min, exp, matrix, vector_bytes, blocking, widened, pack,
-// multiply_block, multiply, too_large, propagating_max.
+// bits_of, float_of, half, max, min, exp, matrix, vector_bytes, blocking, widened, transpose,
+// line_of, pack_squares, pack, multiply_block, multiply, too_large, propagating_max.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:

@@ -8,10 +8,12 @@
 #include <initializer_list>
 #include <limits>
 #include <type_traits>
+#include <utility>
 #include <omp.h>
 
-// The library: arena, floor_div, floor_mod, ceil_div, max, min, matrix, vector_bytes, blocking,
-// widened, pack, multiply_block, multiply, natural, too_large.
+// The library: arena, floor_div, floor_mod, ceil_div, half, max, min, matrix, vector_bytes,
+// blocking, widened, transpose, line_of, pack_squares, pack, multiply_block, multiply, natural,
+// too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:

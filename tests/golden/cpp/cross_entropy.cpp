@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <limits>
 #include <type_traits>
+#include <utility>
 #include <omp.h>
 
 // The library: arena, floor_div, ceil_div, bits_of, float_of, max, log, exp, too_large,

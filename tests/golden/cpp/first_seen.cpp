@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <limits>
 #include <type_traits>
+#include <utility>
 #include <omp.h>
 
 // The library: floor_div, ceil_div, min, atomic_update, atomic_min.

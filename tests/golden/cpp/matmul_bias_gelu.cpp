@@ -8,14 +8,15 @@
 #include <initializer_list>
 #include <limits>
 #include <type_traits>
+#include <utility>
 #include <omp.h>
 #if defined(__AVX__)
 #include <immintrin.h>
 #endif
 
-// The library: arena, cache_bytes, streams, stream, end_streams, floor_div, ceil_div, max, min,
-// erf, short_erf, gelu, matrix, vector_bytes, blocking, widened, pack, multiply_block, multiply,
-// too_large.
+// The library: arena, cache_bytes, streams, stream, end_streams, floor_div, ceil_div, half, max,
+// min, erf, short_erf, gelu, matrix, vector_bytes, blocking, widened, transpose, line_of,
+// pack_squares, pack, multiply_block, multiply, too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:

@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <limits>
 #include <type_traits>
+#include <utility>
 #include <omp.h>
 #if defined(__AVX__)
 #include <immintrin.h>
@@ -15,7 +16,8 @@
 
 // The library: arena, cache_bytes, streams, stream, end_streams, floor_div, ceil_div, bits_of,
 // float_of, odd, half, to_half, to_half_double, half_to_float, sign, max, min, round, matrix,
-// vector_bytes, blocking, widened, pack, multiply_block, multiply, too_large.
+// vector_bytes, blocking, widened, transpose, line_of, pack_squares, pack, multiply_block,
+// multiply, too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:

@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <limits>
 #include <type_traits>
+#include <utility>
 #include <omp.h>
 
 // The library: arena, floor_div, ceil_div, absolute, max, too_large, propagating_max.

@@ -583,6 +583,73 @@ template <class T, class S> inline T widened(S x)
     }
 }
 
+// Exchanges the rows and columns of a square of vectors: blocks of `half` the size change places,
+// then blocks of half that inside of them, and so on.
+template <class T, int64_t half, int64_t... place>
+inline void transpose(typename blocking<T>::vector *rows,
+                      std::integer_sequence<int64_t, place...> all)
+{
+    constexpr int64_t lanes = blocking<T>::lanes;
+    typedef std::conditional_t<sizeof(T) == 8, int64_t, int32_t> whole;
+    static_assert(sizeof(T) == sizeof(whole), "accumulators have four or eight bytes");
+    typedef whole places __attribute__((vector_size(vector_bytes)));
+    constexpr places upper = {static_cast<whole>((place & half) ? lanes + place - half : place)...};
+    constexpr places lower = {static_cast<whole>((place & half) ? lanes + place : place + half)...};
+#pragma GCC unroll 64
+    for (int64_t i = 0; i < lanes; ++i) {
+        if ((i & half) == 0) {
+            const auto first = rows[i];
+            const auto other = rows[i + half];
+            rows[i] = __builtin_shuffle(first, other, upper);
+            rows[i + half] = __builtin_shuffle(first, other, lower);
+        }
+    }
+    if constexpr (half > 1) {
+        transpose<T, half / 2>(rows, all);
+    }
+}
+
+// Some lanes of elements that are contiguous in memory.
+template <class T, class S> inline typename blocking<T>::vector line_of(const S *from)
+{
+    typename blocking<T>::vector line;
+    if constexpr (std::is_same_v<T, S>) {
+        std::memcpy(&line, from, sizeof line);
+    } else {
+        for (int64_t i = 0; i < blocking<T>::lanes; ++i) {
+            line[i] = widened<T>(from[i]);
+        }
+    }
+    return line;
+}
+
+// Packs one panel of `count` of `size` lines that are contiguous in memory, in squares of lanes.
+// Returns how many elements of each line it has packed. Vectors reach over the end of a line of the
+// panel, into what is written next; panels have room for that behind them.
+template <int64_t size, class T, class S>
+inline int64_t pack_squares(const S *data, int64_t row, int64_t count, int64_t depth, T *panel)
+{
+    constexpr int64_t lanes = blocking<T>::lanes;
+    const int64_t stop = depth - depth % lanes;
+    for (int64_t start = 0; start < stop; start += lanes) {
+        for (int64_t first = (size - 1) / lanes * lanes; first >= 0; first -= lanes) {
+            typename blocking<T>::vector square[lanes];
+#pragma GCC unroll 64
+            for (int64_t i = 0; i < lanes; ++i) {
+                const S *const from = data + (first + i) * row + start;
+                square[i] = first + i < size && first + i < count ? line_of<T>(from)
+                                                                  : typename blocking<T>::vector{};
+            }
+            transpose<T, lanes / 2>(square, std::make_integer_sequence<int64_t, lanes>{});
+#pragma GCC unroll 64
+            for (int64_t k = 0; k < lanes; ++k) {
+                std::memcpy(panel + (start + k) * size + first, &square[k], sizeof square[k]);
+            }
+        }
+    }
+    return stop;
+}
+
 // Packs `width` lines of `depth` elements into panels of `size` lines; missing lines become 0.
 // Element (line, k) is data[line * row + k * column].
 template <int64_t size, class T, class S>
@@ -598,8 +665,12 @@ inline void pack(const matrix<const S> &from, int64_t width, int64_t depth, T *p
                 }
             }
         } else {
+            int64_t packed = 0;
+            if (from.column == 1) {
+                packed = pack_squares<size>(data, from.row, count, depth, panels);
+            }
             // Blocks of 16 keep the panel's part in the first-level cache while lines are read.
-            for (int64_t start = 0; start < depth; start += 16) {
+            for (int64_t start = packed; start < depth; start += 16) {
                 const int64_t stop = std::min(start + 16, depth);
                 for (int64_t i = 0; i < size; ++i) {
                     for (int64_t k = start; k < stop; ++k) {
