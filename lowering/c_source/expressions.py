@@ -185,9 +185,15 @@ class Expressions:
                 kind = "double" if real else "int64_t"
                 return CPP.call(f"std::{operator}<{kind}>", first, second)
             case "//" | "%" | "cdiv":
-                return self.helper(_HELPERS[operator], first, second)
+                name = _HELPERS[operator]
+                name = name if real else self.division(name, right)
+                return self.helper(name, first, second)
             case _:
                 return CPP.binary(operator, first, second)
+
+    def division(self, name: str, divisor: ir.Expr) -> str:
+        """The library's function for a division of integers, by default the one of this `name`."""
+        return name
 
     def fails(self, holds: ir.Expr) -> Code:
         """The C++ test that a condition does not hold."""

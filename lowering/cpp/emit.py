@@ -19,6 +19,7 @@ from sketchc.lowering.cpp.python_module import module_source
 from sketchc.lowering.cpp.target import RESERVED
 from sketchc.lowering.kernel import Kernel, LibraryPart
 from sketchc.lowering.loops import build, nodes
+from sketchc.lowering.loops.reads import by_constant
 from sketchc.lowering.loops.transformations import streamed_tensors
 from sketchc.lowering.plan import ARENA, Plan
 from sketchc.lowering.precedence import CPP, Code
@@ -64,7 +65,10 @@ def emit(plan: Plan) -> Kernel:
 
 @attrs.define
 class _Host(HostPrinter):
-    """Prints the exported function, with the loops of the phases in it."""
+    """Prints the exported function, with the loops of the phases in it; `in_lanes`: in the body of
+    a loop over lanes."""
+
+    in_lanes: bool = False
 
     def launches(self) -> None:
         """The phases; their loops write large outputs past the caches."""
@@ -104,7 +108,16 @@ class _Host(HostPrinter):
         text = "".join(f" reduction({c} : {', '.join(n)})" for c, n in clauses.items())
         self.pragma(f"simd{text}")
         bounds = (loop.lower, loop.upper, ir.Literal(1))
-        self._serial(nodes.SerialLoop(loop.variable, *bounds, loop.body))
+        # The head is no vector code.
+        self.open(self._serial_head(nodes.SerialLoop(loop.variable, *bounds, ())))
+        self.in_lanes = True
+        self.statements(loop.body)
+        self.in_lanes = False
+        self.close()
+
+    def division(self, name: str, divisor: ir.Expr) -> str:
+        """See `Expressions`: loops over lanes have divisions that become vector code."""
+        return f"lane_{name}" if self.in_lanes and not by_constant(divisor) else name
 
     def _streamed(self, streamed: nodes.StreamedLoop) -> None:
         """Blocks of lanes; those of large outputs are written from a buffer, past the caches."""

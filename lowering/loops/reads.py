@@ -244,6 +244,14 @@ def divides(value: ir.Expr) -> bool:
     )
 
 
+def by_constant(divisor: ir.Expr) -> bool:
+    """Whether a division by this is one by a constant, of which a compiler makes multiplications
+    and shifts."""
+    return isinstance(divisor, ir.Literal) or (
+        isinstance(divisor, ir.Ref) and divisor.kind is ir.NameKind.CONSTANT
+    )
+
+
 def replaced(value: ir.Expr, known: Mapping[ir.Expr, ir.Ref]) -> ir.Expr:
     """The expression with its largest parts that are in `known` replaced by their names."""
     if value in known:

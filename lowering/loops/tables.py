@@ -19,6 +19,7 @@ from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import scalar_dtype
 from sketchc.ir.walk import changed, names, parts
 from sketchc.lowering.loops import nodes
+from sketchc.lowering.loops.reads import by_constant
 from sketchc.lowering.plan import Storage
 
 
@@ -105,13 +106,10 @@ class _Tables:
 
 
 def _divides(value: ir.Expr) -> bool:
-    """Whether an index calculation takes a division that stays one: of one by a constant, the
-    compiler makes multiplications and shifts."""
     return any(
         isinstance(part, ir.Binary)
         and part.operator in ("//", "%", "cdiv")
-        and not isinstance(part.right, ir.Literal)
-        and getattr(part.right, "kind", None) is not ir.NameKind.CONSTANT
+        and not by_constant(part.right)
         for part in parts(value)
     )
 

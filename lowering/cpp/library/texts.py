@@ -14,6 +14,7 @@ LIBRARY = Library(
     (
         _FOLDER / "memory.hpp",
         *shared("numbers.hpp", "functions.hpp"),
+        _FOLDER / "division.hpp",
         _FOLDER / "matrix.hpp",
         _FOLDER / "atomics.hpp",
         *shared("lanes.hpp", "scans.hpp", "random.hpp", "launch.hpp"),

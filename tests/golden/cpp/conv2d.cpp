@@ -11,9 +11,9 @@
 #include <utility>
 #include <omp.h>
 
-// The library: arena, floor_div, floor_mod, ceil_div, half, max, min, matrix, vector_bytes,
-// blocking, widened, transpose, line_of, pack_squares, pack, multiply_block, multiply, natural,
-// too_large.
+// The library: arena, floor_div, floor_mod, ceil_div, half, sign, max, min, lane_floor_div,
+// lane_floor_mod, matrix, vector_bytes, blocking, widened, transpose, line_of, pack_squares,
+// pack, multiply_block, multiply, natural, too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -149,18 +149,21 @@ extern "C" int64_t conv2d(
                             #pragma omp simd
                             for (int64_t lane = 0; lane < std::min<int64_t>(TK, CG * KH * KW - k0);
                                 ++lane) {
-                                index_table[lane] = g * CG + sketch::floor_div(k0 + lane, KH * KW);
+                                index_table[lane] = g * CG + sketch::lane_floor_div(k0 + lane, KH *
+                                    KW);
                             }
                             #pragma omp simd
                             for (int64_t lane = 0; lane < std::min<int64_t>(TK, CG * KH * KW - k0);
                                 ++lane) {
-                                index_table_2[lane] = sketch::floor_mod(sketch::floor_div(k0 + lane,
-                                    KW), KH) * dilation;
+                                index_table_2[lane] =
+                                    sketch::lane_floor_mod(sketch::lane_floor_div(k0 + lane, KW),
+                                    KH) * dilation;
                             }
                             #pragma omp simd
                             for (int64_t lane = 0; lane < std::min<int64_t>(TK, CG * KH * KW - k0);
                                 ++lane) {
-                                index_table_3[lane] = sketch::floor_mod(k0 + lane, KW) * dilation;
+                                index_table_3[lane] = sketch::lane_floor_mod(k0 + lane, KW) *
+                                    dilation;
                             }
                             for (int64_t row = 0; row < std::min<int64_t>(TP, N * OH * OW - i * TP);
                                 ++row) {

@@ -11,9 +11,9 @@
 #include <utility>
 #include <omp.h>
 
-// The library: arena, floor_div, floor_mod, ceil_div, half, max, min, matrix, vector_bytes,
-// blocking, widened, transpose, line_of, pack_squares, pack, multiply_block, multiply, natural,
-// too_large.
+// The library: arena, floor_div, floor_mod, ceil_div, half, sign, max, min, lane_floor_div,
+// lane_floor_mod, matrix, vector_bytes, blocking, widened, transpose, line_of, pack_squares,
+// pack, multiply_block, multiply, natural, too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -135,18 +135,18 @@ extern "C" int64_t conv_transpose2d(
                         #pragma omp simd
                         for (int64_t lane = 0; lane < std::min<int64_t>(TK, C * KH * KW - k0);
                             ++lane) {
-                            index_table[lane] = sketch::floor_div(k0 + lane, KH * KW);
+                            index_table[lane] = sketch::lane_floor_div(k0 + lane, KH * KW);
                         }
                         #pragma omp simd
                         for (int64_t lane = 0; lane < std::min<int64_t>(TK, C * KH * KW - k0);
                             ++lane) {
-                            index_table_2[lane] = sketch::floor_mod(sketch::floor_div(k0 + lane,
-                                KW), KH) * dilation;
+                            index_table_2[lane] = sketch::lane_floor_mod(sketch::lane_floor_div(k0 +
+                                lane, KW), KH) * dilation;
                         }
                         #pragma omp simd
                         for (int64_t lane = 0; lane < std::min<int64_t>(TK, C * KH * KW - k0);
                             ++lane) {
-                            index_table_3[lane] = sketch::floor_mod(k0 + lane, KW) * dilation;
+                            index_table_3[lane] = sketch::lane_floor_mod(k0 + lane, KW) * dilation;
                         }
                         for (int64_t row = 0; row < std::min<int64_t>(TP, N * OH * OW - i * TP);
                             ++row) {
@@ -163,15 +163,15 @@ extern "C" int64_t conv_transpose2d(
                                 const int64_t index_part_2 = index_table_2[lane];
                                 const int64_t index_part_3 = index_table_3[lane];
                                 const int64_t X_index = index_part;
-                                const int64_t X_index_2 = sketch::floor_div(part_2 - index_part_2,
-                                    stride);
-                                const int64_t X_index_3 = sketch::floor_div(part_3 - index_part_3,
-                                    stride);
-                                const float x_value = (sketch::floor_mod(part_2 - index_part_2,
-                                    stride) == 0 && sketch::floor_mod(part_3 - index_part_3, stride)
-                                    == 0 && 0 <= X_index_2 && X_index_2 < H && 0 <= X_index_3 &&
-                                    X_index_3 < W) ? X[((part_ * C + X_index) * H + X_index_2) * W +
-                                    X_index_3] : 0.0f;
+                                const int64_t X_index_2 = sketch::lane_floor_div(part_2 -
+                                    index_part_2, stride);
+                                const int64_t X_index_3 = sketch::lane_floor_div(part_3 -
+                                    index_part_3, stride);
+                                const float x_value = (sketch::lane_floor_mod(part_2 - index_part_2,
+                                    stride) == 0 && sketch::lane_floor_mod(part_3 - index_part_3,
+                                    stride) == 0 && 0 <= X_index_2 && X_index_2 < H && 0 <=
+                                    X_index_3 && X_index_3 < W) ? X[((part_ * C + X_index) * H +
+                                    X_index_2) * W + X_index_3] : 0.0f;
                                 x_row[lane] = x_value;
                             }
                         }
