@@ -219,7 +219,9 @@ class PhasePlan:
     """One launch. `body` runs once per grid point with the grid variables bound; loops that remain
     in it are sequential for this target. `lives` gives the first write and the last use of each
     tile, as positions in the walk of `body`; `storages` what a target that fuses by itself reserves
-    for one program, buffers that no tile asked for included (None for other targets)."""
+    for one program, buffers that no tile asked for included (None for other targets). `work` is
+    what one launch does, in operations and in bytes of loads and stores, over host scalars (None
+    where the host does not know)."""
 
     index: int
     name: str  # "rms_norm_optimized", or "..._phase_2"
@@ -228,6 +230,7 @@ class PhasePlan:
     lives: Mapping[str, tuple[int, int]] = attrs.field(factory=dict, repr=False)
     storages: tuple[Storage, ...] | None = None
     memory_use: tuple[MemoryUse, ...] = ()  # physical sizes, buckets at their largest or a sample
+    work: ir.Expr | None = None
 
 
 @attrs.frozen

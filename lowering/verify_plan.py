@@ -239,6 +239,13 @@ def _costs(plan: Plan) -> Iterator[str]:
                 for name in walk.references(cost)
                 if not name.kind.on_host
             )
+    for phase in plan.phases:
+        work = () if phase.work is None else walk.references(phase.work)
+        yield from (
+            f"the work of phase {phase.index} names {name.name}"
+            for name in work
+            if not name.kind.on_host
+        )
 
 
 # ---------------------------------------------------------------- FuseTiles, SettleTiles

@@ -150,30 +150,43 @@ class _Host(HostPrinter):
         scoped = not launch.alone or bool(arenas) or not launch.grid
         if scoped:
             self.open("")
+        threads, clause = self._threads(launch)
         if arenas:
             self.comment("Scratch memory of each thread.")
-            self.reserve("arena", arenas, "omp_get_max_threads()" if launch.grid else "1")
+            self.reserve("arena", arenas, threads)
         streams = bool(streamed_tensors(launch.program.body))
         region = bool(launch.grid) and (bool(arenas) or streams)
         if region:
-            self.pragma("parallel")
+            self.pragma(f"parallel{clause}")
             self.open("")
         thread = "omp_get_thread_num()" if launch.grid else "0"
         for storage in arenas:
             kind, name = self.kind(storage.dtype), self.name(storage.name)
             memory = f"arena.at<{kind}>({name}_place, {thread})"
             self.line(f"{kind} *const __restrict {name} = {memory};")
-        self._programs(launch, region)
+        self._programs(launch, region, clause)
         if streams:
             self.line(f"{self.helper('end_streams')};")
         for _ in range(region + scoped):
             self.close()
 
-    def _programs(self, launch: nodes.Launch, region: bool) -> None:
-        """The loops over the grid, in a parallel `region` or with one of their own."""
+    def _threads(self, launch: nodes.Launch) -> tuple[str, str]:
+        """How many threads a launch takes, and the clause that says so to OpenMP."""
+        work = self.plan.phases[launch.phase].work
+        if not launch.grid:
+            return "1", ""
+        if work is None:
+            return "omp_get_max_threads()", ""
+        self.line(f"const int threads = {self.helper('threads_for', self.scalar(work))};")
+        return "threads", " num_threads(threads)"
+
+    def _programs(self, launch: nodes.Launch, region: bool, clause: str) -> None:
+        """The loops over the grid, in a parallel `region` or with one of their own, which has this
+        `clause`."""
         if launch.grid:
             collapse = f" collapse({len(launch.grid)})" if len(launch.grid) > 1 else ""
-            self.pragma(f"{'' if region else 'parallel '}for{collapse} schedule(static)")
+            own = "for" if region else f"parallel for{clause}"
+            self.pragma(f"{own}{collapse} schedule(static)")
         for loop in launch.grid:
             with self.tracing(*loop.origins):
                 self.open(self._serial_head(loop))
@@ -199,7 +212,8 @@ class _Host(HostPrinter):
     def fill(self, tensor: ir.Tensor, count: Code, value: Code) -> None:
         """See `HostPrinter`."""
         names = {*RESERVED, *walk.declared_names(self.sketch)}
-        self.pragma("parallel for simd schedule(static)")
+        threads = self.helper("threads_for", CPP.binary("*", count, Code(str(tensor.dtype.bytes))))
+        self.pragma(f"parallel for simd num_threads({threads}) schedule(static)")
         variable = "element"
         while variable in names:
             variable += "_"

@@ -8,7 +8,7 @@ from sketchc.lowering.plan import Capabilities, LoopStyle
 from sketchc.lowering.target import FailureRule, Target
 
 #: Names of a generated function beside those of the sketch.
-RESERVED = ("arena", "workspace")
+RESERVED = ("arena", "workspace", "threads")
 
 #: Bytes of a storage on the stack, and of all of a program; threads have stacks of some megabytes.
 _STACK_BYTES, _PROGRAM_BYTES = 4096, 1 << 20

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import functools
-from typing import assert_never
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias, assert_never
 
 import attrs
 
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.show import show
-from sketchc.ir.symbolic import product
+from sketchc.ir.symbolic import constant_value, product, simplify
 from sketchc.ir.walk import references, substitute
 from sketchc.lowering.abi import passed
 from sketchc.lowering.passes.map_grid import (
@@ -23,13 +26,16 @@ from sketchc.lowering.passes.map_grid import (
     trip_count,
     varies,
 )
-from sketchc.lowering.plan import Plan
+from sketchc.lowering.plan import Plan, literals
 from sketchc.ops.table import OPS, Category
+
+#: The factors of a product.
+Factors: TypeAlias = tuple[ir.Expr, ...]
 
 
 @attrs.frozen
 class EstimateCost:
-    """Fill in `Plan.bytes_moved`, `Plan.traffic` and `Plan.flops`.
+    """Fill in `Plan.bytes_moved`, `Plan.traffic`, `Plan.flops`, and `PhasePlan.work`.
 
     Why: a time means something beside the floor that physics sets. Bytes are the compulsory
     traffic: each input read once, each output written once, in-out both; workspace is not
@@ -37,7 +43,8 @@ class EstimateCost:
     that a plan which reads its inputs over and over shows. Operations count one per lane of an
     element-wise result, one per lane read by a reduction, two per multiply-add of a matrix product,
     at logical extents. Both branches of an `if` count, a triangular loop as its hull, and a loop
-    whose bounds are fetched once.
+    whose bounds are fetched once. The work of one launch decides how many threads a CPU takes for
+    it: lanes of tiles at the edges count there only as far as they are valid.
     Requires: phases mapped.
     """
 
@@ -48,36 +55,45 @@ class EstimateCost:
         for tensor in passed(sketch):
             ways = 2 if tensor.role is ir.Role.INOUT else 1
             moved.append(_product((*tensor.extents, ir.Literal(tensor.dtype.bytes * ways))))
-        cost = _Cost([], [])
+        traffic: list[Factors] = []
+        operations: list[Factors] = []
+        works: dict[int, ir.Expr | None] = {}
         for index, phase in enumerate(sketch.phases):
             ranges: dict[str, Range] = {}
-            trips: tuple[ir.Expr, ...] = ()
+            launches: Factors = ()
             for step in walk.around(sketch.steps, index):
                 if isinstance(step, ir.HostFor):
                     loop = resolved(step, negative_constants(sketch))
-                    trips = (*trips, *_trips(loop, ranges))
+                    launches = (*launches, *(_trips(loop, ranges) or ()))
                     _enter(loop, ranges)
-            _count(sketch, phase.body, trips, ranges, cost)
+            cost = _Cost([], [])
+            _count(sketch, phase.body, (), ranges, cost)
+            traffic += ((*launches, *term) for term in cost.traffic)
+            operations += ((*launches, *term) for term in cost.operations)
+            works[index] = _work_of_launch(cost, literals(sketch))
         return attrs.evolve(
             plan,
             bytes_moved=simplest(_sum(moved)),
-            traffic=simplest(_sum(cost.traffic)),
-            flops=simplest(_sum(cost.operations)),
+            traffic=simplest(_sum(map(_product, traffic))),
+            flops=simplest(_sum(map(_product, operations))),
+            phases=tuple(attrs.evolve(p, work=works[p.index]) for p in plan.phases),
         )
 
 
-@attrs.frozen
+@attrs.define
 class _Cost:
-    """The costs of a sketch's statements, one term for each: bytes of traffic, and operations."""
+    """The costs of one launch's statements, one term for each: bytes of traffic, and operations.
+    `known` is false where a loop runs as often as only the kernel finds out."""
 
-    traffic: list[ir.Expr]
-    operations: list[ir.Expr]
+    traffic: list[Factors]
+    operations: list[Factors]
+    known: bool = True
 
 
 def _count(
     sketch: ir.Sketch,
     body: tuple[ir.Statement, ...],
-    trips: tuple[ir.Expr, ...],
+    trips: Factors,
     ranges: dict[str, Range],
     cost: _Cost,
 ) -> None:
@@ -85,23 +101,25 @@ def _count(
         match statement:
             case ir.For():
                 loop = resolved(statement, negative_constants(sketch))
-                inner = (*trips, *_trips(loop, ranges))
+                most = _trips(loop, ranges)
+                cost.known = cost.known and most is not None
+                inner = (*trips, *(most or ()))
                 _enter(loop, ranges)
                 _count(sketch, statement.body, inner, ranges, cost)
             case ir.If(_, then, orelse):
                 _count(sketch, then, trips, ranges, cost)
                 _count(sketch, orelse, trips, ranges, cost)
             case ir.Compute():
-                cost.operations.append(_product((*trips, *_work(sketch, statement))))
+                cost.operations.append((*trips, *_work(sketch, statement)))
             case ir.Load() | ir.Store() | ir.Atomic():
                 tile = sketch.tile(statement.tile)
                 lanes, size = (*trips, *tile.extents), tile.dtype.bytes
                 if isinstance(statement, ir.Atomic):
-                    cost.operations.append(_product(lanes))
+                    cost.operations.append(lanes)
                     size *= 2
-                cost.traffic.append(_product((*lanes, ir.Literal(size))))
+                cost.traffic.append((*lanes, ir.Literal(size)))
             case ir.Fetch():
-                cost.traffic.append(_product((*trips, ir.Literal(statement.dtype.bytes))))
+                cost.traffic.append((*trips, ir.Literal(statement.dtype.bytes)))
             case ir.Bind(name, value):
                 value = substitute(value, negative_constants(sketch))
                 low, high = (extreme(value, ranges, upper) for upper in (False, True))
@@ -113,14 +131,14 @@ def _count(
                 assert_never(statement)
 
 
-def _trips(loop: ir.For | ir.HostFor, ranges: dict[str, Range]) -> tuple[ir.Expr, ...]:
-    """The most iterations of a loop, as factors; none where the host knows no bound."""
+def _trips(loop: ir.For | ir.HostFor, ranges: dict[str, Range]) -> Factors | None:
+    """The most iterations of a loop, as factors; None where the host knows no bound."""
     count = trip_count(loop)
     zero = ir.Literal(0)
     if loop.step != ir.Literal(1) and loop.start != zero:
         count = ir.Binary("max", count, zero)
     most = extreme(count, ranges, upper=True) if varies(count, ranges) else count
-    return () if most is None or _fetched(most, ranges) else (most,)
+    return None if most is None or _fetched(most, ranges) else (most,)
 
 
 def _enter(loop: ir.For | ir.HostFor, ranges: dict[str, Range]) -> None:
@@ -137,7 +155,7 @@ def _fetched(count: ir.Expr, ranges: dict[str, Range]) -> bool:
     )
 
 
-def _work(sketch: ir.Sketch, statement: ir.Compute) -> tuple[ir.Expr, ...]:
+def _work(sketch: ir.Sketch, statement: ir.Compute) -> Factors:
     row = OPS[statement.operation]
     extents = sketch.tile(statement.destination).extents
     operand = statement.operands[0] if statement.operands else None
@@ -151,11 +169,72 @@ def _work(sketch: ir.Sketch, statement: ir.Compute) -> tuple[ir.Expr, ...]:
     return extents
 
 
-def _product(factors: tuple[ir.Expr, ...]) -> ir.Expr:
+def _work_of_launch(cost: _Cost, constants: Mapping[str, ir.Expr]) -> ir.Expr | None:
+    """Operations and bytes of a launch together, as few terms as may be; None where the host does
+    not know them, or could divide by zero to find out."""
+    terms = [
+        _valid([simplify(substitute(factor, constants)) for factor in term])
+        for term in (*cost.traffic, *cost.operations)
+    ]
+    work = simplest(_factored(terms))
+    divisors = (
+        part.right
+        for part in walk.parts(work)
+        if isinstance(part, ir.Binary) and part.operator in ("/", "//", "%", "cdiv")
+    )
+    plain = all((constant_value(divisor) or 0) != 0 for divisor in divisors)
+    on_host = all(name.kind.on_host for name in references(work))
+    return work if cost.known and plain and on_host else None
+
+
+def _valid(factors: list[ir.Expr]) -> list[ir.Expr]:
+    """The factors of a number of lanes with `cdiv(X, T)` blocks of T lanes counted as X lanes."""
+    for factor in factors:
+        match factor:
+            case ir.Binary("cdiv", extent, size) if size in factors:
+                rest = list(factors)
+                rest.remove(factor)
+                rest.remove(size)
+                return _valid([extent, *rest])
+    return factors
+
+
+def _factored(terms: list[list[ir.Expr]]) -> ir.Expr:
+    """The sum of products, common factors taken out, the one of most terms first."""
+    numbers = [math.prod(f.value for f in term if isinstance(f, ir.Literal)) for term in terms]
+    names = [[f for f in term if not isinstance(f, ir.Literal)] for term in terms]
+    counts = Counter(factor for term in names for factor in dict.fromkeys(term))
+    if not counts:
+        return ir.Literal(sum(numbers))
+    common, _ = counts.most_common(1)[0]
+    inside: list[list[ir.Expr]] = []
+    outside: list[list[ir.Expr]] = []
+    for number, term in zip(numbers, names, strict=True):
+        if common in term:
+            term.remove(common)
+            inside.append([ir.Literal(number), *term])
+        else:
+            outside.append([ir.Literal(number), *term])
+    found = _times(common, _factored(inside))
+    return ir.Binary("+", found, _factored(outside)) if outside else found
+
+
+def _times(factor: ir.Expr, rest: ir.Expr) -> ir.Expr:
+    """A product without brackets and ones."""
+    match rest:
+        case ir.Literal(1):
+            return factor
+        case ir.Binary("*", left, right):
+            return ir.Binary("*", _times(factor, left), right)
+        case _:
+            return ir.Binary("*", factor, rest)
+
+
+def _product(factors: Factors) -> ir.Expr:
     return product([factor for factor in factors if factor != ir.Literal(1)])
 
 
-def _sum(terms: list[ir.Expr]) -> ir.Expr:
+def _sum(terms: Iterable[ir.Expr]) -> ir.Expr:
     """The sum, equal terms gathered into one with a factor."""
     alike: dict[str, list[ir.Expr]] = {}
     for term in terms:

@@ -14,9 +14,10 @@
 #include <immintrin.h>
 #endif
 
-// The library: cache_bytes, streams, stream, end_streams, floor_div, ceil_div, bits_of, float_of,
-// absolute, max, at_least, at_most, tanh, expm1, log1p, exp, sigmoid, silu, gelu_tanh, softplus,
-// softsign, hardsigmoid, hardswish, elu, selu, leaky_relu, too_large.
+// The library: least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
+// floor_div, ceil_div, bits_of, float_of, absolute, max, at_least, at_most, tanh, expm1, log1p,
+// exp, sigmoid, silu, gelu_tanh, softplus, softsign, hardsigmoid, hardswish, elu, selu,
+// leaky_relu, too_large.
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
 // that does not hold:
@@ -47,7 +48,8 @@ extern "C" int64_t activations(
     const bool ELU_streams = sketch::streams(sizeof(float), {M, N});
     const bool SELU_streams = sketch::streams(sizeof(float), {M, N});
     const bool LEAKY_RELU_streams = sketch::streams(sizeof(float), {M, N});
-    #pragma omp parallel
+    const int threads = sketch::threads_for(N * M * 54);
+    #pragma omp parallel num_threads(threads)
     {
         #pragma omp for collapse(2) schedule(static)
         for (int64_t i = 0; i < sketch::ceil_div(M, TM); ++i) {

@@ -11,8 +11,8 @@
 #include <utility>
 #include <omp.h>
 
-// The library: arena, floor_div, ceil_div, max, isnan, tile, lane_at, for_lines, no_number,
-// extreme_value, extremum, too_large, propagating_max.
+// The library: arena, least_shared_work, threads_for, floor_div, ceil_div, max, isnan, tile,
+// lane_at, for_lines, no_number, extreme_value, extremum, too_large, propagating_max.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -30,13 +30,14 @@ extern "C" int64_t argmax_rows(
         return 2;
     }
     {
+        const int threads = sketch::threads_for(M * (sketch::ceil_div(N, 2048) * 10 + (N * 5 + 8)));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t argmax_0_place = arena.add(sizeof(float), {T});
-        if (!arena.allocate(omp_get_max_threads())) {
+        if (!arena.allocate(threads)) {
             return -1;
         }
-        #pragma omp parallel
+        #pragma omp parallel num_threads(threads)
         {
             float *const __restrict argmax_0 = arena.at<float>(argmax_0_place,
                 omp_get_thread_num());

@@ -14,8 +14,8 @@
 #include <immintrin.h>
 #endif
 
-// The library: cache_bytes, streams, stream, end_streams, floor_div, ceil_div, max, natural,
-// too_large.
+// The library: least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
+// floor_div, ceil_div, max, natural, too_large.
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
 // that does not hold:
@@ -75,7 +75,8 @@ extern "C" int64_t avg_pool2d(
         return 8;
     }
     const bool Y_streams = sketch::streams(sizeof(float), {N, C, OH, OW});
-    #pragma omp parallel
+    const int threads = sketch::threads_for(OW * OH * N * C * (kernel_size * kernel_size * 5 + 5));
+    #pragma omp parallel num_threads(threads)
     {
         #pragma omp for collapse(4) schedule(static)
         for (int64_t n = 0; n < N; ++n) {

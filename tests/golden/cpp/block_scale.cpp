@@ -14,8 +14,8 @@
 #include <immintrin.h>
 #endif
 
-// The library: arena, cache_bytes, streams, stream, end_streams, floor_div, ceil_div, absolute,
-// max, tile, lane_at, next_lane, reshape, propagating_max.
+// The library: arena, least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
+// floor_div, ceil_div, absolute, max, tile, lane_at, next_lane, reshape, propagating_max.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -30,6 +30,7 @@ extern "C" int64_t block_scale(
     }
     const bool Y_streams = sketch::streams(sizeof(float), {M, 256});
     {
+        const int threads = sketch::threads_for(M * 3376);
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t reshape_0_place = arena.add(sizeof(float), {T, 256});
@@ -37,10 +38,10 @@ extern "C" int64_t block_scale(
         const int64_t reshape_0_2_place = arena.add(sizeof(float), {T, 8, 32});
         const int64_t reshape_result_2_place = arena.add(sizeof(float), {T, 256});
         const int64_t y_place = arena.add(sizeof(float), {T, 256});
-        if (!arena.allocate(omp_get_max_threads())) {
+        if (!arena.allocate(threads)) {
             return -1;
         }
-        #pragma omp parallel
+        #pragma omp parallel num_threads(threads)
         {
             float *const __restrict reshape_0 = arena.at<float>(reshape_0_place,
                 omp_get_thread_num());

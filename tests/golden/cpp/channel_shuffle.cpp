@@ -14,8 +14,8 @@
 #include <immintrin.h>
 #endif
 
-// The library: cache_bytes, streams, stream, end_streams, floor_div, ceil_div, max, natural,
-// too_large.
+// The library: least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
+// floor_div, ceil_div, max, natural, too_large.
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
 // that does not hold:
@@ -61,7 +61,8 @@ extern "C" int64_t channel_shuffle(
         return 9;
     }
     const bool Y_streams = sketch::streams(sizeof(float), {N, C, H, W});
-    #pragma omp parallel
+    const int threads = sketch::threads_for(H * W * N * groups * CG * 8);
+    #pragma omp parallel num_threads(threads)
     {
         #pragma omp for collapse(4) schedule(static)
         for (int64_t n = 0; n < N; ++n) {

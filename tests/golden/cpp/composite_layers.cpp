@@ -14,8 +14,8 @@
 #include <immintrin.h>
 #endif
 
-// The library: arena, cache_bytes, streams, stream, end_streams, max, min, tile, lane_at,
-// for_lines, scan_columns, scan_lines, cumprod, too_large.
+// The library: arena, least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
+// max, min, tile, lane_at, for_lines, scan_columns, scan_lines, cumprod, too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -40,14 +40,15 @@ extern "C" int64_t composite_layers(
     }
     const bool SHARE_streams = sketch::streams(sizeof(float), {P, L});
     {
+        const int threads = sketch::threads_for(P * (L * 15 + 8));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t cumprod_0_place = arena.add(sizeof(float), {L});
         const int64_t cumprod_result_place = arena.add(sizeof(float), {L});
-        if (!arena.allocate(omp_get_max_threads())) {
+        if (!arena.allocate(threads)) {
             return -1;
         }
-        #pragma omp parallel
+        #pragma omp parallel num_threads(threads)
         {
             float *const __restrict cumprod_0 = arena.at<float>(cumprod_0_place,
                 omp_get_thread_num());

@@ -11,8 +11,8 @@
 #include <utility>
 #include <omp.h>
 
-// The library: arena, floor_div, ceil_div, bits_of, float_of, max, log, exp, too_large,
-// propagating_max.
+// The library: arena, least_shared_work, threads_for, floor_div, ceil_div, bits_of, float_of,
+// max, log, exp, too_large, propagating_max.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -43,7 +43,8 @@ extern "C" int64_t cross_entropy(
     float *const ROWS = workspace.at<float>(ROWS_place, 0);
     // Phase 1 of 2.
     {
-        #pragma omp parallel for schedule(static)
+        const int threads = sketch::threads_for(M * (N * 8 + (sketch::ceil_div(N, 2048) * 5 + 19)));
+        #pragma omp parallel for num_threads(threads) schedule(static)
         for (int64_t i = 0; i < M; ++i) {
             // running_sum = alloc([1], init=0.0)
             float running_sum = 0.0f;

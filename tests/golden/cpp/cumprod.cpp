@@ -11,8 +11,8 @@
 #include <utility>
 #include <omp.h>
 
-// The library: arena, floor_div, ceil_div, max, min, tile, lane_at, for_lines, scan_columns,
-// scan_lines, cumprod, too_large.
+// The library: arena, least_shared_work, threads_for, floor_div, ceil_div, max, min, tile,
+// lane_at, for_lines, scan_columns, scan_lines, cumprod, too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -29,16 +29,17 @@ extern "C" int64_t cumprod(const float *__restrict X, float *__restrict Y, int64
         return 2;
     }
     {
+        const int threads = sketch::threads_for(M * (N * 21 + sketch::ceil_div(N, 2048)));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t y_lanes_place = arena.add(sizeof(int64_t), {T});
         const int64_t y_factor_place = arena.add(sizeof(float), {T});
         const int64_t cumprod_0_place = arena.add(sizeof(float), {T});
         const int64_t cumprod_result_place = arena.add(sizeof(float), {T});
-        if (!arena.allocate(omp_get_max_threads())) {
+        if (!arena.allocate(threads)) {
             return -1;
         }
-        #pragma omp parallel
+        #pragma omp parallel num_threads(threads)
         {
             int64_t *const __restrict y_lanes = arena.at<int64_t>(y_lanes_place,
                 omp_get_thread_num());

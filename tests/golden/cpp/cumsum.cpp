@@ -11,8 +11,8 @@
 #include <utility>
 #include <omp.h>
 
-// The library: arena, floor_div, ceil_div, max, min, tile, lane_at, for_lines, scan_columns,
-// scan_lines, cumsum, too_large.
+// The library: arena, least_shared_work, threads_for, floor_div, ceil_div, max, min, tile,
+// lane_at, for_lines, scan_columns, scan_lines, cumsum, too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -29,14 +29,15 @@ extern "C" int64_t cumsum(const float *__restrict X, float *__restrict Y, int64_
         return 2;
     }
     {
+        const int threads = sketch::threads_for(M * (N * 11 + sketch::ceil_div(N, 2048)));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t cumsum_0_place = arena.add(sizeof(float), {T});
         const int64_t cumsum_result_place = arena.add(sizeof(float), {T});
-        if (!arena.allocate(omp_get_max_threads())) {
+        if (!arena.allocate(threads)) {
             return -1;
         }
-        #pragma omp parallel
+        #pragma omp parallel num_threads(threads)
         {
             float *const __restrict cumsum_0 = arena.at<float>(cumsum_0_place,
                 omp_get_thread_num());

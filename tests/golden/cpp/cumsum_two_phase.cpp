@@ -14,8 +14,9 @@
 #include <immintrin.h>
 #endif
 
-// The library: arena, cache_bytes, streams, stream, end_streams, floor_div, ceil_div, max, min,
-// tile, lane_at, for_lines, scan_columns, scan_lines, cumsum, too_large.
+// The library: arena, least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
+// floor_div, ceil_div, max, min, tile, lane_at, for_lines, scan_columns, scan_lines, cumsum,
+// too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -44,7 +45,8 @@ extern "C" int64_t cumsum_two_phase(
     const bool Y_streams = sketch::streams(sizeof(float), {M, N});
     // Phase 1 of 2.
     {
-        #pragma omp parallel for collapse(2) schedule(static)
+        const int threads = sketch::threads_for(M * blocks * 10244);
+        #pragma omp parallel for num_threads(threads) collapse(2) schedule(static)
         for (int64_t i = 0; i < M; ++i) {
             for (int64_t j = 0; j < blocks; ++j) {
                 float total = 0.0f;
@@ -63,14 +65,16 @@ extern "C" int64_t cumsum_two_phase(
     }
     // Phase 2 of 2.
     {
+        const int threads = sketch::threads_for(M * blocks * ((blocks - 1) * 5 +
+            (sketch::ceil_div(blocks - 1, 128) + 20480)));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t cumsum_0_place = arena.add(sizeof(float), {T});
         const int64_t cumsum_result_place = arena.add(sizeof(float), {T});
-        if (!arena.allocate(omp_get_max_threads())) {
+        if (!arena.allocate(threads)) {
             return -1;
         }
-        #pragma omp parallel
+        #pragma omp parallel num_threads(threads)
         {
             float *const __restrict cumsum_0 = arena.at<float>(cumsum_0_place,
                 omp_get_thread_num());

@@ -14,8 +14,8 @@
 #include <immintrin.h>
 #endif
 
-// The library: cache_bytes, streams, stream, end_streams, floor_div, ceil_div, max, natural,
-// too_large.
+// The library: least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
+// floor_div, ceil_div, max, natural, too_large.
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
 // that does not hold:
@@ -62,7 +62,9 @@ extern "C" int64_t depthwise_conv2d(
         return 7;
     }
     const bool Y_streams = sketch::streams(sizeof(float), {N, C, OH, OW});
-    #pragma omp parallel
+    const int threads = sketch::threads_for(N * C * OH * (OW * (KH * KW * 5 + 4) +
+        sketch::ceil_div(OW, 256) * KH * KW * 4));
+    #pragma omp parallel num_threads(threads)
     {
         #pragma omp for collapse(4) schedule(static)
         for (int64_t n = 0; n < N; ++n) {

@@ -14,8 +14,8 @@
 #include <immintrin.h>
 #endif
 
-// The library: cache_bytes, streams, stream, end_streams, floor_div, ceil_div, max, philox, rand,
-// too_large.
+// The library: least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
+// floor_div, ceil_div, max, philox, rand, too_large.
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
 // that does not hold:
@@ -44,7 +44,8 @@ extern "C" int64_t dropout(
         return 4;
     }
     const bool Y_streams = sketch::streams(sizeof(float), {M, N});
-    #pragma omp parallel
+    const int threads = sketch::threads_for(M * N * 12);
+    #pragma omp parallel num_threads(threads)
     {
         #pragma omp for schedule(static)
         for (int64_t i = 0; i < sketch::ceil_div(M * N, T); ++i) {

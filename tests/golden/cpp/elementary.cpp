@@ -14,8 +14,8 @@
 #include <immintrin.h>
 #endif
 
-// The library: cache_bytes, streams, stream, end_streams, floor_div, ceil_div, exp2, log2, tan,
-// atan, tanh, erf, expm1, log1p, pow.
+// The library: least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
+// floor_div, ceil_div, exp2, log2, tan, atan, tanh, erf, expm1, log1p, pow.
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
 // that does not hold:
@@ -40,7 +40,8 @@ extern "C" int64_t elementary(
     const bool LOG2_streams = sketch::streams(sizeof(float), {N});
     const bool LOG1P_streams = sketch::streams(sizeof(float), {N});
     const bool POW_streams = sketch::streams(sizeof(float), {N});
-    #pragma omp parallel
+    const int threads = sketch::threads_for(N * 53);
+    #pragma omp parallel num_threads(threads)
     {
         #pragma omp for schedule(static)
         for (int64_t i = 0; i < sketch::ceil_div(N, T); ++i) {

@@ -11,7 +11,8 @@
 #include <utility>
 #include <omp.h>
 
-// The library: floor_div, ceil_div, min, atomic_update, atomic_min.
+// The library: least_shared_work, threads_for, floor_div, ceil_div, min, atomic_update,
+// atomic_min.
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
 // that does not hold:
@@ -25,7 +26,8 @@ extern "C" int64_t first_seen(
     if (N < 0 || U < 0) {
         return 1;
     }
-    #pragma omp parallel for schedule(static)
+    const int threads = sketch::threads_for(N * 17);
+    #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t i = 0; i < sketch::ceil_div(N, T); ++i) {
         // load(TIME[i*T:(i+1)*T] -> time)
         // load(USER[i*T:(i+1)*T] -> user)

@@ -14,7 +14,8 @@
 #include <immintrin.h>
 #endif
 
-// The library: cache_bytes, streams, stream, end_streams, floor_div, ceil_div, max, too_large.
+// The library: least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
+// floor_div, ceil_div, max, too_large.
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
 // that does not hold:
@@ -33,7 +34,8 @@ extern "C" int64_t gather(
         return 2;
     }
     const bool Y_streams = sketch::streams(sizeof(float), {M, K});
-    #pragma omp parallel
+    const int threads = sketch::threads_for(K * M * 16);
+    #pragma omp parallel num_threads(threads)
     {
         #pragma omp for collapse(2) schedule(static)
         for (int64_t i = 0; i < M; ++i) {

@@ -14,8 +14,8 @@
 #include <immintrin.h>
 #endif
 
-// The library: cache_bytes, streams, stream, end_streams, floor_div, ceil_div, sqrt, sin, cos,
-// atan2.
+// The library: least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
+// floor_div, ceil_div, sqrt, sin, cos, atan2.
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
 // that does not hold:
@@ -30,7 +30,8 @@ extern "C" int64_t great_circle(
         return 1;
     }
     const bool ANGLE_streams = sketch::streams(sizeof(double), {N});
-    #pragma omp parallel
+    const int threads = sketch::threads_for(N * 58);
+    #pragma omp parallel num_threads(threads)
     {
         #pragma omp for schedule(static)
         for (int64_t i = 0; i < sketch::ceil_div(N, T); ++i) {

@@ -14,8 +14,8 @@
 #include <immintrin.h>
 #endif
 
-// The library: cache_bytes, streams, stream, end_streams, floor_div, ceil_div, max, rsqrt,
-// natural, too_large.
+// The library: least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
+// floor_div, ceil_div, max, rsqrt, natural, too_large.
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
 // that does not hold:
@@ -69,7 +69,9 @@ extern "C" int64_t group_norm(
         return 11;
     }
     const bool Y_streams = sketch::streams(sizeof(float), {N, C, H, W});
-    #pragma omp parallel
+    const int threads = sketch::threads_for(N * groups * (CG * (H * W * 11 + 8) + (CG * H * W * 12 +
+        (sketch::ceil_div(CG * H * W, 1024) * 2 + 4))));
+    #pragma omp parallel num_threads(threads)
     {
         #pragma omp for collapse(2) schedule(static)
         for (int64_t n = 0; n < N; ++n) {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <omp.h>
 
-// The library: arena, floor_div, ceil_div, max, too_large.
+// The library: arena, least_shared_work, threads_for, floor_div, ceil_div, max, too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -39,7 +39,8 @@ extern "C" int64_t heat(float *__restrict U, int64_t M, int64_t N, int64_t steps
     for (int64_t step = 0; step < steps; ++step) {
         // Phase 1 of 2.
         {
-            #pragma omp parallel for collapse(2) schedule(static)
+            const int threads = sketch::threads_for(N * M * 30);
+            #pragma omp parallel for num_threads(threads) collapse(2) schedule(static)
             for (int64_t i = 0; i < sketch::ceil_div(M, TM); ++i) {
                 for (int64_t j = 0; j < sketch::ceil_div(N, TN); ++j) {
                     for (int64_t row = 0; row < std::min<int64_t>(TM, M - i * TM); ++row) {
@@ -83,7 +84,8 @@ extern "C" int64_t heat(float *__restrict U, int64_t M, int64_t N, int64_t steps
         }
         // Phase 2 of 2.
         {
-            #pragma omp parallel for collapse(2) schedule(static)
+            const int threads = sketch::threads_for(N * M * 8);
+            #pragma omp parallel for num_threads(threads) collapse(2) schedule(static)
             for (int64_t i_2 = 0; i_2 < sketch::ceil_div(M, TM); ++i_2) {
                 for (int64_t j_2 = 0; j_2 < sketch::ceil_div(N, TN); ++j_2) {
                     for (int64_t row = 0; row < std::min<int64_t>(TM, M - i_2 * TM); ++row) {

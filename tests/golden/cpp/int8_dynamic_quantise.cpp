@@ -14,8 +14,9 @@
 #include <immintrin.h>
 #endif
 
-// The library: cache_bytes, streams, stream, end_streams, floor_div, ceil_div, round_nearest,
-// to_integer, saturated, absolute, max, min, too_large, propagating_max.
+// The library: least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
+// floor_div, ceil_div, round_nearest, to_integer, saturated, absolute, max, min, too_large,
+// propagating_max.
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
 // that does not hold:
@@ -34,7 +35,8 @@ extern "C" int64_t int8_dynamic_quantise(
         return 2;
     }
     const bool Q_streams = sketch::streams(sizeof(int8_t), {M, N});
-    #pragma omp parallel
+    const int threads = sketch::threads_for(M * (N * 13 + (sketch::ceil_div(N, 2048) + 5)));
+    #pragma omp parallel num_threads(threads)
     {
         #pragma omp for schedule(static)
         for (int64_t i = 0; i < M; ++i) {

@@ -14,7 +14,8 @@
 #include <immintrin.h>
 #endif
 
-// The library: cache_bytes, streams, stream, end_streams, floor_div, floor_mod, ceil_div, min.
+// The library: least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
+// floor_div, floor_mod, ceil_div, min.
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
 // that does not hold:
@@ -46,7 +47,8 @@ extern "C" int64_t integers(
     const bool DIFFERENT_streams = sketch::streams(sizeof(bool), {N});
     const bool BELOW_streams = sketch::streams(sizeof(bool), {N});
     const bool NOT_ABOVE_streams = sketch::streams(sizeof(bool), {N});
-    #pragma omp parallel
+    const int threads = sketch::threads_for(N * 36);
+    #pragma omp parallel num_threads(threads)
     {
         #pragma omp for schedule(static)
         for (int64_t i = 0; i < sketch::ceil_div(N, T); ++i) {

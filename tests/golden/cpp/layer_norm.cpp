@@ -14,7 +14,8 @@
 #include <immintrin.h>
 #endif
 
-// The library: arena, cache_bytes, streams, stream, end_streams, max, rsqrt, too_large.
+// The library: arena, least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
+// max, rsqrt, too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -36,13 +37,14 @@ extern "C" int64_t layer_norm(
     }
     const bool Y_streams = sketch::streams(sizeof(float), {M, N});
     {
+        const int threads = sketch::threads_for(M * (N * 22 + 4));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t x_sub_place = arena.add(sizeof(float), {N});
-        if (!arena.allocate(omp_get_max_threads())) {
+        if (!arena.allocate(threads)) {
             return -1;
         }
-        #pragma omp parallel
+        #pragma omp parallel num_threads(threads)
         {
             float *const __restrict x_sub = arena.at<float>(x_sub_place, omp_get_thread_num());
             #pragma omp for schedule(static)

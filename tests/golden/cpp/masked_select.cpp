@@ -11,8 +11,8 @@
 #include <utility>
 #include <omp.h>
 
-// The library: arena, floor_div, ceil_div, max, min, atomic_update, atomic_add, tile, lane_at,
-// for_lines, scan_columns, scan_lines, cumsum.
+// The library: arena, least_shared_work, threads_for, floor_div, ceil_div, max, min,
+// atomic_update, atomic_add, tile, lane_at, for_lines, scan_columns, scan_lines, cumsum.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -36,18 +36,19 @@ extern "C" int64_t masked_select(
     }
     int64_t *const COUNTS = workspace.at<int64_t>(COUNTS_place, 0);
     // Y starts as 0.0.
-    #pragma omp parallel for simd schedule(static)
+    #pragma omp parallel for simd num_threads(sketch::threads_for(N * 4)) schedule(static)
     for (int64_t element = 0; element < N; ++element) {
         Y[element] = 0.0f;
     }
     // COUNT starts as 0.
-    #pragma omp parallel for simd schedule(static)
+    #pragma omp parallel for simd num_threads(sketch::threads_for(1 * 8)) schedule(static)
     for (int64_t element = 0; element < 1; ++element) {
         COUNT[element] = 0;
     }
     // Phase 1 of 2.
     {
-        #pragma omp parallel for schedule(static)
+        const int threads = sketch::threads_for(blocks * 3097);
+        #pragma omp parallel for num_threads(threads) schedule(static)
         for (int64_t i = 0; i < blocks; ++i) {
             int64_t count = 0;
             // load(MASK[i*T:(i+1)*T] -> mask)
@@ -68,14 +69,16 @@ extern "C" int64_t masked_select(
     }
     // Phase 2 of 2.
     {
+        const int threads = sketch::threads_for(blocks * ((blocks - 1) * 9 +
+            (sketch::ceil_div(blocks - 1, 128) + 12288)));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t cumsum_0_place = arena.add(sizeof(int64_t), {T});
         const int64_t cumsum_result_place = arena.add(sizeof(int64_t), {T});
-        if (!arena.allocate(omp_get_max_threads())) {
+        if (!arena.allocate(threads)) {
             return -1;
         }
-        #pragma omp parallel
+        #pragma omp parallel num_threads(threads)
         {
             int64_t *const __restrict cumsum_0 = arena.at<int64_t>(cumsum_0_place,
                 omp_get_thread_num());

@@ -14,7 +14,8 @@
 #include <immintrin.h>
 #endif
 
-// The library: cache_bytes, streams, stream, end_streams, floor_div, ceil_div, shl, shr.
+// The library: least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
+// floor_div, ceil_div, shl, shr.
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
 // that does not hold:
@@ -28,7 +29,8 @@ extern "C" int64_t murmur_hash(
         return 1;
     }
     const bool HASH_streams = sketch::streams(sizeof(uint32_t), {N});
-    #pragma omp parallel
+    const int threads = sketch::threads_for(N * 27);
+    #pragma omp parallel num_threads(threads)
     {
         #pragma omp for schedule(static)
         for (int64_t i = 0; i < sketch::ceil_div(N, T); ++i) {

@@ -11,8 +11,8 @@
 #include <utility>
 #include <omp.h>
 
-// The library: arena, max, min, sqrt, tile, lane_at, for_lines, no_number, extreme_value,
-// extremum, too_large, propagating_min.
+// The library: arena, least_shared_work, threads_for, max, min, sqrt, tile, lane_at, for_lines,
+// no_number, extreme_value, extremum, too_large, propagating_min.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -37,14 +37,15 @@ extern "C" int64_t nearest_code(
         return 4;
     }
     {
+        const int threads = sketch::threads_for(M * (D * (C * 6 + 4) + (C + 14)));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t squares_place = arena.add(sizeof(float), {C});
         const int64_t argmin_0_place = arena.add(sizeof(float), {C});
-        if (!arena.allocate(omp_get_max_threads())) {
+        if (!arena.allocate(threads)) {
             return -1;
         }
-        #pragma omp parallel
+        #pragma omp parallel num_threads(threads)
         {
             float *const __restrict squares = arena.at<float>(squares_place, omp_get_thread_num());
             float *const __restrict argmin_0 = arena.at<float>(argmin_0_place,

@@ -14,8 +14,8 @@
 #include <immintrin.h>
 #endif
 
-// The library: arena, cache_bytes, streams, stream, end_streams, bits_of, float_of, max, rsqrt,
-// exp, too_large, propagating_max.
+// The library: arena, least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
+// bits_of, float_of, max, rsqrt, exp, too_large, propagating_max.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -37,14 +37,15 @@ extern "C" int64_t normalise_rows(
     }
     const bool RMS_streams = sketch::streams(sizeof(float), {M, N});
     {
+        const int threads = sketch::threads_for(M * (N * 35 + 7));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t y_powers_exp_place = arena.add(sizeof(float), {N});
         const int64_t y_centred_place = arena.add(sizeof(float), {N});
-        if (!arena.allocate(omp_get_max_threads())) {
+        if (!arena.allocate(threads)) {
             return -1;
         }
-        #pragma omp parallel
+        #pragma omp parallel num_threads(threads)
         {
             float *const __restrict y_powers_exp = arena.at<float>(y_powers_exp_place,
                 omp_get_thread_num());

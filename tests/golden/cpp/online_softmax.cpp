@@ -14,8 +14,8 @@
 #include <immintrin.h>
 #endif
 
-// The library: cache_bytes, streams, stream, end_streams, floor_div, ceil_div, bits_of, float_of,
-// max, exp, too_large, propagating_max.
+// The library: least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
+// floor_div, ceil_div, bits_of, float_of, max, exp, too_large, propagating_max.
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
 // that does not hold:
@@ -33,7 +33,8 @@ extern "C" int64_t online_softmax(
         return 2;
     }
     const bool Y_streams = sketch::streams(sizeof(float), {M, N});
-    #pragma omp parallel
+    const int threads = sketch::threads_for(M * (N * 19 + sketch::ceil_div(N, 4096) * 5));
+    #pragma omp parallel num_threads(threads)
     {
         #pragma omp for schedule(static)
         for (int64_t i = 0; i < M; ++i) {

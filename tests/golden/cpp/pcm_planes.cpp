@@ -14,8 +14,8 @@
 #include <immintrin.h>
 #endif
 
-// The library: arena, cache_bytes, streams, stream, end_streams, floor_div, ceil_div, max,
-// at_least, at_most, too_large.
+// The library: arena, least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
+// floor_div, ceil_div, max, at_least, at_most, too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -41,13 +41,14 @@ extern "C" int64_t pcm_planes(
     }
     const bool Y_streams = sketch::streams(sizeof(float), {C, N});
     {
+        const int threads = sketch::threads_for(N * C * 10);
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t y_clamp_place = arena.add(sizeof(float), {T, C});
-        if (!arena.allocate(omp_get_max_threads())) {
+        if (!arena.allocate(threads)) {
             return -1;
         }
-        #pragma omp parallel
+        #pragma omp parallel num_threads(threads)
         {
             float *const __restrict y_clamp = arena.at<float>(y_clamp_place, omp_get_thread_num());
             #pragma omp for schedule(static)

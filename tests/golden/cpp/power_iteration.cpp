@@ -11,7 +11,8 @@
 #include <utility>
 #include <omp.h>
 
-// The library: arena, floor_div, ceil_div, absolute, max, too_large, propagating_max.
+// The library: arena, least_shared_work, threads_for, floor_div, ceil_div, absolute, max,
+// too_large, propagating_max.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -49,7 +50,9 @@ extern "C" int64_t power_iteration(
     for (int64_t step = 0; step < steps; ++step) {
         // Phase 1 of 3.
         {
-            #pragma omp parallel for schedule(static)
+            const int threads = sketch::threads_for(N * (N * 6 + (sketch::ceil_div(N, 16) * 4 +
+                (sketch::ceil_div(N, 256) + 4))));
+            #pragma omp parallel for num_threads(threads) schedule(static)
             for (int64_t i = 0; i < sketch::ceil_div(N, TM); ++i) {
                 alignas(64) float sum_[TM];
                 // sum_ = alloc([TM], init=0.0)
@@ -116,7 +119,8 @@ extern "C" int64_t power_iteration(
         }
         // Phase 3 of 3.
         {
-            #pragma omp parallel for schedule(static)
+            const int threads = sketch::threads_for(N * 9 + sketch::ceil_div(N, 512) * 4);
+            #pragma omp parallel for num_threads(threads) schedule(static)
             for (int64_t j_3 = 0; j_3 < sketch::ceil_div(N, T); ++j_3) {
                 // load(PRODUCT[j*T:(j+1)*T] -> x)
                 // load(LARGEST[] -> scale)

@@ -11,7 +11,7 @@
 #include <utility>
 #include <omp.h>
 
-// The library: arena, floor_div, ceil_div, max, isnan, too_large.
+// The library: arena, least_shared_work, threads_for, floor_div, ceil_div, max, isnan, too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -31,14 +31,16 @@ extern "C" int64_t rank_rows(
         return 2;
     }
     {
+        const int threads = sketch::threads_for(N * M * (N * 9 + (sketch::ceil_div(N, 128) * 6 +
+            (sketch::ceil_div(N, 64) * 3 + 16))));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t place_loosely_place = arena.add(sizeof(bool), {T, U});
         const int64_t place_strictly_logical_or_place = arena.add(sizeof(bool), {T, U});
-        if (!arena.allocate(omp_get_max_threads())) {
+        if (!arena.allocate(threads)) {
             return -1;
         }
-        #pragma omp parallel
+        #pragma omp parallel num_threads(threads)
         {
             bool *const __restrict place_loosely = arena.at<bool>(place_loosely_place,
                 omp_get_thread_num());

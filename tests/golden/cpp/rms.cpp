@@ -14,8 +14,8 @@
 #include <immintrin.h>
 #endif
 
-// The library: arena, cache_bytes, streams, stream, end_streams, floor_div, ceil_div, max, sqrt,
-// too_large.
+// The library: arena, least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
+// floor_div, ceil_div, max, sqrt, too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -39,14 +39,15 @@ extern "C" int64_t rms_norm(
     }
     const bool Y_streams = sketch::streams(sizeof(float), {B, F, D1, D2});
     {
+        const int threads = sketch::threads_for(B * D1 * D2 * (F * 15 + 3));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t square_sum_place = arena.add(sizeof(float), {TILE_SIZE, D2});
         const int64_t rms_row_sqrt_place = arena.add(sizeof(float), {TILE_SIZE, D2});
-        if (!arena.allocate(omp_get_max_threads())) {
+        if (!arena.allocate(threads)) {
             return -1;
         }
-        #pragma omp parallel
+        #pragma omp parallel num_threads(threads)
         {
             float *const __restrict square_sum = arena.at<float>(square_sum_place,
                 omp_get_thread_num());

@@ -14,7 +14,8 @@
 #include <immintrin.h>
 #endif
 
-// The library: arena, cache_bytes, streams, stream, end_streams, max, too_large.
+// The library: arena, least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
+// max, too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -36,14 +37,15 @@ extern "C" int64_t rope(
     }
     const bool Y_streams = sketch::streams(sizeof(float), {B, S, H, 2 * HALF});
     {
+        const int threads = sketch::threads_for(23 * (B * H * HALF * S) + 8 * (B * HALF * S));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t right_fma_place = arena.add(sizeof(float), {HALF});
         const int64_t y_place = arena.add(sizeof(float), {2 * HALF});
-        if (!arena.allocate(omp_get_max_threads())) {
+        if (!arena.allocate(threads)) {
             return -1;
         }
-        #pragma omp parallel
+        #pragma omp parallel num_threads(threads)
         {
             float *const __restrict right_fma = arena.at<float>(right_fma_place,
                 omp_get_thread_num());

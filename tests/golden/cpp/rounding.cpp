@@ -14,8 +14,8 @@
 #include <immintrin.h>
 #endif
 
-// The library: cache_bytes, streams, stream, end_streams, floor_div, ceil_div, sign, floor, ceil,
-// round, trunc.
+// The library: least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
+// floor_div, ceil_div, sign, floor, ceil, round, trunc.
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
 // that does not hold:
@@ -35,7 +35,8 @@ extern "C" int64_t rounding(
     const bool TRUNC_streams = sketch::streams(sizeof(float), {N});
     const bool FRACTION_streams = sketch::streams(sizeof(float), {N});
     const bool SIGN_streams = sketch::streams(sizeof(float), {N});
-    #pragma omp parallel
+    const int threads = sketch::threads_for(N * 34);
+    #pragma omp parallel num_threads(threads)
     {
         #pragma omp for schedule(static)
         for (int64_t i = 0; i < sketch::ceil_div(N, T); ++i) {

@@ -14,8 +14,8 @@
 #include <immintrin.h>
 #endif
 
-// The library: cache_bytes, streams, stream, end_streams, floor_div, ceil_div, absolute, max,
-// isinf, too_large.
+// The library: least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
+// floor_div, ceil_div, absolute, max, isinf, too_large.
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
 // that does not hold:
@@ -36,7 +36,8 @@ extern "C" int64_t row_products(
     }
     const bool PRODUCT_streams = sketch::streams(sizeof(float), {M});
     const bool INFINITE_streams = sketch::streams(sizeof(bool), {M});
-    #pragma omp parallel
+    const int threads = sketch::threads_for(M * (N * 7 + (sketch::ceil_div(N, 256) * 2 + 5)));
+    #pragma omp parallel num_threads(threads)
     {
         #pragma omp for schedule(static)
         for (int64_t i = 0; i < sketch::ceil_div(M, TM); ++i) {

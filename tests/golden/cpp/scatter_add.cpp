@@ -11,7 +11,8 @@
 #include <utility>
 #include <omp.h>
 
-// The library: floor_div, ceil_div, max, atomic_update, atomic_add, too_large.
+// The library: least_shared_work, threads_for, floor_div, ceil_div, max, atomic_update,
+// atomic_add, too_large.
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
 // that does not hold:
@@ -30,7 +31,8 @@ extern "C" int64_t scatter_add(
     if (sketch::too_large({R, D}) || sketch::too_large({N, D})) {
         return 2;
     }
-    #pragma omp parallel for collapse(2) schedule(static)
+    const int threads = sketch::threads_for(N * (D * 13 + sketch::ceil_div(D, 128) * 8));
+    #pragma omp parallel for num_threads(threads) collapse(2) schedule(static)
     for (int64_t i = 0; i < sketch::ceil_div(N, TN); ++i) {
         for (int64_t j = 0; j < sketch::ceil_div(D, TD); ++j) {
             for (int64_t row = 0; row < std::min<int64_t>(TN, N - i * TN); ++row) {

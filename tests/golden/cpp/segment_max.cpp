@@ -11,7 +11,8 @@
 #include <utility>
 #include <omp.h>
 
-// The library: floor_div, ceil_div, max, atomic_update, atomic_max.
+// The library: least_shared_work, threads_for, floor_div, ceil_div, max, atomic_update,
+// atomic_max.
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
 // that does not hold:
@@ -26,11 +27,12 @@ extern "C" int64_t segment_max(
         return 1;
     }
     // Y starts as -inf.
-    #pragma omp parallel for simd schedule(static)
+    #pragma omp parallel for simd num_threads(sketch::threads_for(S * 4)) schedule(static)
     for (int64_t element = 0; element < S; ++element) {
         Y[element] = -std::numeric_limits<float>::infinity();
     }
-    #pragma omp parallel for schedule(static)
+    const int threads = sketch::threads_for(N * 22);
+    #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t i = 0; i < sketch::ceil_div(N, T); ++i) {
         // load(X[i*T:(i+1)*T] -> x)
         // load(SEGMENT[i*T:(i+1)*T] -> segment)

@@ -14,9 +14,9 @@
 #include <immintrin.h>
 #endif
 
-// The library: arena, cache_bytes, streams, stream, end_streams, floor_div, ceil_div, max, min,
-// tile, lane_at, for_lines, no_number, stands_before, ordered_line, ranks_before, insert_lane,
-// topk, too_large.
+// The library: arena, least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
+// floor_div, ceil_div, max, min, tile, lane_at, for_lines, no_number, stands_before,
+// ordered_line, ranks_before, insert_lane, topk, too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -42,13 +42,14 @@ extern "C" int64_t smallest_k(
     const bool VALUES_streams = sketch::streams(sizeof(float), {M, K});
     const bool PLACES_streams = sketch::streams(sizeof(int64_t), {M, K});
     {
+        const int threads = sketch::threads_for(M * (N * 4 + (sketch::ceil_div(N, 1024) * 4 + 48)));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t topk_1_place = arena.add(sizeof(int64_t), {T});
-        if (!arena.allocate(omp_get_max_threads())) {
+        if (!arena.allocate(threads)) {
             return -1;
         }
-        #pragma omp parallel
+        #pragma omp parallel num_threads(threads)
         {
             int64_t *const __restrict topk_1 = arena.at<int64_t>(topk_1_place,
                 omp_get_thread_num());

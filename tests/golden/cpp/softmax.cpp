@@ -14,8 +14,8 @@
 #include <immintrin.h>
 #endif
 
-// The library: arena, cache_bytes, streams, stream, end_streams, bits_of, float_of, max, exp,
-// too_large, propagating_max.
+// The library: arena, least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
+// bits_of, float_of, max, exp, too_large, propagating_max.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -35,13 +35,14 @@ extern "C" int64_t softmax(const float *__restrict X, float *__restrict Y, int64
     }
     const bool Y_streams = sketch::streams(sizeof(float), {M, N});
     {
+        const int threads = sketch::threads_for(M * N * 13);
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t x_exp_place = arena.add(sizeof(float), {N});
-        if (!arena.allocate(omp_get_max_threads())) {
+        if (!arena.allocate(threads)) {
             return -1;
         }
-        #pragma omp parallel
+        #pragma omp parallel num_threads(threads)
         {
             float *const __restrict x_exp = arena.at<float>(x_exp_place, omp_get_thread_num());
             #pragma omp for schedule(static)

@@ -14,8 +14,9 @@
 #include <immintrin.h>
 #endif
 
-// The library: arena, cache_bytes, streams, stream, end_streams, max, min, tile, lane_at,
-// for_lines, no_number, stands_before, ordered_line, merge_lanes, sort, too_large.
+// The library: arena, least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
+// max, min, tile, lane_at, for_lines, no_number, stands_before, ordered_line, merge_lanes, sort,
+// too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -38,16 +39,17 @@ extern "C" int64_t sort_rows(
     const bool VALUES_streams = sketch::streams(sizeof(float), {M, N});
     const bool PLACES_streams = sketch::streams(sizeof(int64_t), {M, N});
     {
+        const int threads = sketch::threads_for(M * N * 17);
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t sort_0_place = arena.add(sizeof(float), {N});
         const int64_t sort_1_place = arena.add(sizeof(int64_t), {N});
         const int64_t sort_result_place = arena.add(sizeof(float), {N});
         const int64_t sort_result_2_place = arena.add(sizeof(int64_t), {N});
-        if (!arena.allocate(omp_get_max_threads())) {
+        if (!arena.allocate(threads)) {
             return -1;
         }
-        #pragma omp parallel
+        #pragma omp parallel num_threads(threads)
         {
             float *const __restrict sort_0 = arena.at<float>(sort_0_place, omp_get_thread_num());
             int64_t *const __restrict sort_1 = arena.at<int64_t>(sort_1_place,

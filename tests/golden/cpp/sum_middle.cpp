@@ -14,8 +14,8 @@
 #include <immintrin.h>
 #endif
 
-// The library: arena, cache_bytes, streams, stream, end_streams, floor_div, ceil_div, max,
-// too_large.
+// The library: arena, least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
+// floor_div, ceil_div, max, too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -35,13 +35,14 @@ extern "C" int64_t sum_middle(
     }
     const bool Y_streams = sketch::streams(sizeof(float), {B, N});
     {
+        const int threads = sketch::threads_for(N * B * (M * 5 + 12));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t lanes_place = arena.add(sizeof(float), {TM, TN});
-        if (!arena.allocate(omp_get_max_threads())) {
+        if (!arena.allocate(threads)) {
             return -1;
         }
-        #pragma omp parallel
+        #pragma omp parallel num_threads(threads)
         {
             float *const __restrict lanes = arena.at<float>(lanes_place, omp_get_thread_num());
             #pragma omp for collapse(2) schedule(static)

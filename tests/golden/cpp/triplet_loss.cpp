@@ -11,7 +11,8 @@
 #include <utility>
 #include <omp.h>
 
-// The library: floor_div, ceil_div, max, relu, sqrt, atomic_update, atomic_add, too_large.
+// The library: least_shared_work, threads_for, floor_div, ceil_div, max, relu, sqrt,
+// atomic_update, atomic_add, too_large.
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
 // that does not hold:
@@ -35,11 +36,13 @@ extern "C" int64_t triplet_loss(
         return 3;
     }
     // LOSS starts as 0.0.
-    #pragma omp parallel for simd schedule(static)
+    #pragma omp parallel for simd num_threads(sketch::threads_for(1 * 4)) schedule(static)
     for (int64_t element = 0; element < 1; ++element) {
         LOSS[element] = 0.0f;
     }
-    #pragma omp parallel for schedule(static)
+    const int threads = sketch::threads_for(M * (N * 19 + (sketch::ceil_div(N, 256) * 2 + 7)) +
+        sketch::ceil_div(M, 16) * 9);
+    #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t i = 0; i < sketch::ceil_div(M, TM); ++i) {
         alignas(64) float far[TM];
         alignas(64) float near[TM];

@@ -11,7 +11,7 @@
 #include <utility>
 #include <omp.h>
 
-// The library: floor_div, ceil_div, max, shr, too_large.
+// The library: least_shared_work, threads_for, floor_div, ceil_div, max, shr, too_large.
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
 // that does not hold:
@@ -29,7 +29,8 @@ extern "C" int64_t unpack_int4(
     if (sketch::too_large({M, N})) {
         return 2;
     }
-    #pragma omp parallel for schedule(static)
+    const int threads = sketch::threads_for(M * (N * 17 + 4));
+    #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t i = 0; i < M; ++i) {
         alignas(64) float y_mul_2[T];
         // for j in range(ceil(N, T)):

@@ -14,9 +14,9 @@
 #include <immintrin.h>
 #endif
 
-// The library: cache_bytes, streams, stream, end_streams, floor_div, ceil_div, bits_of, float_of,
-// odd, half, bfloat16, to_bfloat16, to_bfloat16_double, bfloat16_to_float, absolute, max,
-// isfinite, too_large.
+// The library: least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
+// floor_div, ceil_div, bits_of, float_of, odd, half, bfloat16, to_bfloat16, to_bfloat16_double,
+// bfloat16_to_float, absolute, max, isfinite, too_large.
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
 // that does not hold:
@@ -41,7 +41,8 @@ extern "C" int64_t unscale_gradients(
     }
     [[maybe_unused]] const int64_t SCALE_step_0 = SCALE_extent_0 == 1 ? 0 : 1;
     const bool FINITE_streams = sketch::streams(sizeof(bool), {M});
-    #pragma omp parallel
+    const int threads = sketch::threads_for(M * (N * 9 + (sketch::ceil_div(N, 256) + 5)));
+    #pragma omp parallel num_threads(threads)
     {
         #pragma omp for schedule(static)
         for (int64_t i = 0; i < sketch::ceil_div(M, TM); ++i) {

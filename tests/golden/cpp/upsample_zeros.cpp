@@ -11,7 +11,7 @@
 #include <utility>
 #include <omp.h>
 
-// The library: floor_div, ceil_div, max, too_large.
+// The library: least_shared_work, threads_for, floor_div, ceil_div, max, too_large.
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
 // that does not hold:
@@ -30,11 +30,12 @@ extern "C" int64_t upsample_zeros(
         return 2;
     }
     // Y starts as 0.0.
-    #pragma omp parallel for simd schedule(static)
+    #pragma omp parallel for simd num_threads(sketch::threads_for(M * (N * FACTOR) * 4)) schedule(static)
     for (int64_t element = 0; element < M * (N * FACTOR); ++element) {
         Y[element] = 0.0f;
     }
-    #pragma omp parallel for collapse(2) schedule(static)
+    const int threads = sketch::threads_for(N * M * 8);
+    #pragma omp parallel for num_threads(threads) collapse(2) schedule(static)
     for (int64_t i = 0; i < M; ++i) {
         for (int64_t j = 0; j < sketch::ceil_div(N, T); ++j) {
             // load(X[i, j*T:(j+1)*T] -> x)

@@ -82,6 +82,15 @@ private:
     bool fits_ = true;
 };
 
+// Work of fewer operations and bytes than this is done by one thread: others take longer to wake.
+constexpr int64_t least_shared_work = 131072;
+
+// How many threads share a launch of this much work.
+inline int threads_for(int64_t work)
+{
+    return work < least_shared_work ? 1 : omp_get_max_threads();
+}
+
 // Outputs of more bytes than this do not stay in the caches: they are written past them.
 constexpr double cache_bytes = 33554432;
 
