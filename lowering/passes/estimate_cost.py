@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias, assert_never
 
 import attrs
@@ -35,7 +35,7 @@ Factors: TypeAlias = tuple[ir.Expr, ...]
 
 @attrs.frozen
 class EstimateCost:
-    """Fill in `Plan.bytes_moved`, `Plan.traffic`, `Plan.flops`, and `PhasePlan.work`.
+    """Fill in `Plan.bytes_moved`, `Plan.traffic`, `Plan.flops`, and `PhasePlan.work` for a CPU.
 
     Why: a time means something beside the floor that physics sets. Bytes are the compulsory
     traffic: each input read once, each output written once, in-out both; workspace is not
@@ -70,13 +70,14 @@ class EstimateCost:
             _count(sketch, phase.body, (), ranges, cost)
             traffic += ((*launches, *term) for term in cost.traffic)
             operations += ((*launches, *term) for term in cost.operations)
-            works[index] = _work_of_launch(cost, literals(sketch))
+            if plan.capabilities.loops is not None and plan.capabilities.loops.on_cores:
+                works[index] = _work_of_launch(cost, literals(sketch))
         return attrs.evolve(
             plan,
             bytes_moved=simplest(_sum(moved)),
             traffic=simplest(_sum(map(_product, traffic))),
             flops=simplest(_sum(map(_product, operations))),
-            phases=tuple(attrs.evolve(p, work=works[p.index]) for p in plan.phases),
+            phases=tuple(attrs.evolve(p, work=works.get(p.index)) for p in plan.phases),
         )
 
 
@@ -172,11 +173,11 @@ def _work(sketch: ir.Sketch, statement: ir.Compute) -> Factors:
 def _work_of_launch(cost: _Cost, constants: Mapping[str, ir.Expr]) -> ir.Expr | None:
     """Operations and bytes of a launch together, as few terms as may be; None where the host does
     not know them, or could divide by zero to find out."""
-    terms = [
-        _valid([simplify(substitute(factor, constants)) for factor in term])
-        for term in (*cost.traffic, *cost.operations)
-    ]
-    work = simplest(_factored(terms))
+    terms = (*cost.traffic, *cost.operations)
+    # Terms share their factors, as objects, too; to hash an expression takes long.
+    each = {id(factor): factor for term in terms for factor in term}
+    settled = {key: simplify(substitute(each[key], constants)) for key in each}
+    work = _factored(*_gathered(_valid([settled[id(f)] for f in term]) for term in terms))
     divisors = (
         part.right
         for part in walk.parts(work)
@@ -199,24 +200,40 @@ def _valid(factors: list[ir.Expr]) -> list[ir.Expr]:
     return factors
 
 
-def _factored(terms: list[list[ir.Expr]]) -> ir.Expr:
-    """The sum of products, common factors taken out, the one of most terms first."""
-    numbers = [math.prod(f.value for f in term if isinstance(f, ir.Literal)) for term in terms]
-    names = [[f for f in term if not isinstance(f, ir.Literal)] for term in terms]
-    counts = Counter(factor for term in names for factor in dict.fromkeys(term))
+def _gathered(
+    terms: Iterable[list[ir.Expr]],
+) -> tuple[Mapping[tuple[int, ...], int], Sequence[ir.Expr]]:
+    """Products as the places of their factors in the list behind, with how often each is there."""
+    distinct: dict[ir.Expr, int] = {}
+    places: dict[int, int] = {}
+    counts: Counter[tuple[int, ...]] = Counter()
+    for term in terms:
+        number = math.prod(int(f.value) for f in term if isinstance(f, ir.Literal))
+        others = [f for f in term if not isinstance(f, ir.Literal)]
+        for factor in others:
+            if id(factor) not in places:
+                places[id(factor)] = distinct.setdefault(factor, len(distinct))
+        counts[tuple(sorted(places[id(factor)] for factor in others))] += number
+    return counts, list(distinct)
+
+
+def _factored(terms: Mapping[tuple[int, ...], int], factors: Sequence[ir.Expr]) -> ir.Expr:
+    """The sum of products as `_gathered` has them, common factors taken out, the one of most terms
+    first."""
+    counts = Counter(factor for term in terms for factor in dict.fromkeys(term))
     if not counts:
-        return ir.Literal(sum(numbers))
+        return ir.Literal(sum(terms.values()))
     common, _ = counts.most_common(1)[0]
-    inside: list[list[ir.Expr]] = []
-    outside: list[list[ir.Expr]] = []
-    for number, term in zip(numbers, names, strict=True):
+    inside: dict[tuple[int, ...], int] = {}
+    outside: dict[tuple[int, ...], int] = {}
+    for term, number in terms.items():
         if common in term:
-            term.remove(common)
-            inside.append([ir.Literal(number), *term])
+            place = term.index(common)
+            inside[term[:place] + term[place + 1 :]] = number
         else:
-            outside.append([ir.Literal(number), *term])
-    found = _times(common, _factored(inside))
-    return ir.Binary("+", found, _factored(outside)) if outside else found
+            outside[term] = number
+    found = _times(factors[common], _factored(inside, factors))
+    return ir.Binary("+", found, _factored(outside, factors)) if outside else found
 
 
 def _times(factor: ir.Expr, rest: ir.Expr) -> ir.Expr:

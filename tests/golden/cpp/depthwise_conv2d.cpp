@@ -62,8 +62,8 @@ extern "C" int64_t depthwise_conv2d(
         return 7;
     }
     const bool Y_streams = sketch::streams(sizeof(float), {N, C, OH, OW});
-    const int threads = sketch::threads_for(N * C * OH * (OW * (KH * KW * 5 + 4) +
-        sketch::ceil_div(OW, 256) * KH * KW * 4));
+    const int threads = sketch::threads_for(N * C * OH * (OW * (KH * KW * 5 + 4) + KH * KW *
+        sketch::ceil_div(OW, 256) * 4));
     #pragma omp parallel num_threads(threads)
     {
         #pragma omp for collapse(4) schedule(static)

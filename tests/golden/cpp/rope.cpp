@@ -37,7 +37,7 @@ extern "C" int64_t rope(
     }
     const bool Y_streams = sketch::streams(sizeof(float), {B, S, H, 2 * HALF});
     {
-        const int threads = sketch::threads_for(23 * (B * H * HALF * S) + 8 * (B * HALF * S));
+        const int threads = sketch::threads_for(B * S * (HALF * (H * 13 + 8) + H * 2 * HALF * 5));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t right_fma_place = arena.add(sizeof(float), {HALF});
