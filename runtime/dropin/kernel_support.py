@@ -150,6 +150,19 @@ def is_direct(tensors: Sequence[torch.Tensor | None]) -> bool:
     )
 
 
+def modes() -> list[Callable[[], Any]]:
+    """Functions that tell whether torch follows what is called: a mode or a transformation is on
+    (`FakeTensorMode`, `vmap`), or calls are traced. Only torch's own names tell of all of them."""
+    names = ("_len_torch_dispatch_stack", "_len_torch_function_stack", "_get_tracing_state")
+    try:
+        return [
+            *(getattr(torch._C, name) for name in names),
+            torch._C._functorch.peek_interpreter_stack,
+        ]
+    except AttributeError:  # another torch: it may always follow
+        return [lambda: True]
+
+
 class Kernel:
     """A kernel: a function of tensors, arrays and numbers, and an operator of torch.
 
@@ -171,23 +184,27 @@ class Kernel:
         self.run, self.tensors, self.params, self.made = run, tensors, params, made
         self.devices = devices
         self.names = [made_name for made_name, _, place in made if place is None]
+        self.updates = any(updated for _, _, updated, _ in tensors)
+        self.dtypes = [dtype for _, dtype, _, _ in tensors]
+        self.dtypes += [dtype for _, dtype, place in made if place is None]
+        self.modes = modes()
         self.operator = operator(name, self, shapes)
 
     def __call__(self, values: Sequence[Any], numbers: Sequence[Any], out: Any = None) -> Any:
         """Run the kernel; tensors that it updates are updated in place. The results are arrays
         where `values` and `out` hold arrays only."""
         wanted = places(out, len(self.names))
-        held = [value for value in (*values, *wanted) if value is not None]
-        arrays = len(held) > 0 and all(is_array(value) for value in held)
-        tensors: list[torch.Tensor | None] = []
-        for value, (name, dtype, updated, optional) in zip(values, self.tensors, strict=True):
-            if updated and is_array(value) and not value.flags.writeable:
-                raise ValueError(f"{name} is read-only")
-            absent = value is None and optional
-            tensors.append(None if absent else checked(name, value, [dtype], self.devices))
         kinds = zip(numbers, self.params, strict=True)
-        given = [number(name, value, kind) for value, (name, kind) in kinds]
-        results = self.computed(tensors, given, wanted, in_place=True)
+        if self.is_usual(values, wanted):
+            arrays = False
+            given = [number(name, value, kind) for value, (name, kind) in kinds]
+            results = self.called(values, given, wanted)
+        else:
+            held = [value for value in (*values, *wanted) if value is not None]
+            arrays = len(held) > 0 and all(is_array(value) for value in held)
+            tensors = self.taken(values)
+            given = [number(name, value, kind) for value, (name, kind) in kinds]
+            results = self.computed(tensors, given, wanted, in_place=True)
         returned: list[Any] = []
         fresh = iter(wanted)
         for result, (_, _, place) in zip(results, self.made, strict=True):
@@ -197,6 +214,49 @@ class Kernel:
             else:
                 returned.append(next(fresh, as_array(result) if arrays else result))
         return returned[0] if len(returned) == 1 else tuple(returned)
+
+    def taken(self, values: Sequence[Any]) -> list[torch.Tensor | None]:
+        """Tensors and arrays as `checked` tensors; None where one may be absent and is."""
+        tensors: list[torch.Tensor | None] = []
+        for value, (name, dtype, updated, optional) in zip(values, self.tensors, strict=True):
+            if updated and is_array(value) and not value.flags.writeable:
+                raise ValueError(f"{name} is read-only")
+            absent = value is None and optional
+            tensors.append(None if absent else checked(name, value, [dtype], self.devices))
+        return tensors
+
+    def is_usual(self, tensors: Sequence[Any], spots: Sequence[Any]) -> bool:
+        """Whether `run` takes all these as they are, and torch need not know: contiguous tensors
+        of the kernel's types, on one device of its own, and no gradient is wanted."""
+        if torch.compiler.is_compiling():
+            return False
+        for mode in self.modes:
+            if mode():
+                return False
+        wanted, device = torch.is_grad_enabled(), None
+        for value, dtype in zip((*tensors, *spots), self.dtypes, strict=False):
+            if (
+                type(value) not in (torch.Tensor, nn.Parameter)
+                or value.dtype is not dtype
+                or value.layout is not torch.strided
+                or not value.is_contiguous()
+                or value.is_neg()
+                or (wanted and value.requires_grad)
+                or (device is not None and value.device != device)
+            ):
+                return False
+            device = value.device
+        return device is not None and device.type in self.devices.split()
+
+    def called(
+        self, tensors: Sequence[Any], numbers: Sequence[Any], spots: Sequence[Any]
+    ) -> list[torch.Tensor]:
+        """The results of `run`, which updates the tensors in place and writes into `spots`."""
+        named = dict(zip((name for name, _ in self.params), numbers, strict=True))
+        if spots:
+            named["out"] = spots[0] if len(spots) == 1 else tuple(spots)
+        found = self.run(*tensors, **named)
+        return list(found) if isinstance(found, (tuple, list)) else [found]
 
     def computed(
         self,
@@ -208,6 +268,8 @@ class Kernel:
     ) -> list[torch.Tensor]:
         """All results, as tensors. `wanted` are tensors or arrays to write new results into.
         Tensors that the kernel updates are copied first, unless it may update them `in_place`."""
+        if in_place >= self.updates and self.is_usual(tensors, wanted):
+            return self.called(tensors, numbers, wanted)
         kinds = [dtype for _, dtype, place in self.made if place is None]
         spots = [
             checked(f"out for {name}", place, [dtype], self.devices)
@@ -217,16 +279,13 @@ class Kernel:
         for device in devices:
             if device.type != devices[0].type:
                 raise ValueError(f"tensors are on {devices[0]} and on {device}")
-        updates = any(updated for _, _, updated, _ in self.tensors)
-        direct = (spots or updates) and in_place >= updates and is_direct([*tensors, *spots])
+        direct = (spots or self.updates) and in_place >= self.updates
+        direct = direct and is_direct([*tensors, *spots])
         if direct:
-            named = dict(zip((name for name, _ in self.params), numbers, strict=True))
-            if spots:
-                named["out"] = spots[0] if len(spots) == 1 else tuple(spots)
-            found = self.run(*tensors, **named)
+            results = self.called(tensors, numbers, spots)
         else:
             found = self.operator(*tensors, *numbers)
-        results = list(found) if isinstance(found, (tuple, list)) else [found]
+            results = list(found) if isinstance(found, (tuple, list)) else [found]
         fresh = [r for r, (_, _, place) in zip(results, self.made, strict=True) if place is None]
         for name, place, spot, result in zip(self.names, wanted, spots, fresh, strict=False):
             if direct:

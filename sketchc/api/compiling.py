@@ -98,7 +98,8 @@ class Compiled:
 
     def _run(self, build: Build, call: Call) -> Any:
         training = isinstance(self.subject.object, nn.Module) and self.subject.object.training
-        build.model.training = training  # not `train()`: the original stands in it
+        if build.model.training != training:
+            build.model.training = training  # not `train()`: the original stands in it
         return build.model.forward(*call.values)
 
     def _build(self, call: Call) -> Build:
