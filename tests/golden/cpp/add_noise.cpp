@@ -14,8 +14,8 @@
 #include <immintrin.h>
 #endif
 
-// The library: cache_bytes, streams, stream, end_streams, floor_div, ceil_div, sqrt, log, cos,
-// philox, randn.
+// The library: least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
+// floor_div, ceil_div, sqrt, log, cos, philox, randn.
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
 // that does not hold:
@@ -29,7 +29,8 @@ extern "C" int64_t add_noise(
         return 1;
     }
     const bool Y_streams = sketch::streams(sizeof(float), {N});
-    #pragma omp parallel
+    const int threads = sketch::threads_for(N * 10);
+    #pragma omp parallel num_threads(threads)
     {
         #pragma omp for schedule(static)
         for (int64_t i = 0; i < sketch::ceil_div(N, T); ++i) {

@@ -14,9 +14,10 @@
 #include <immintrin.h>
 #endif
 
-// The library: arena, cache_bytes, streams, stream, end_streams, floor_div, floor_mod, ceil_div,
-// bits_of, float_of, half, max, min, exp, matrix, vector_bytes, blocking, widened, transpose,
-// line_of, pack_squares, pack, multiply_block, multiply, too_large, propagating_max.
+// The library: arena, least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
+// floor_div, floor_mod, ceil_div, bits_of, float_of, half, max, min, exp, matrix, vector_bytes,
+// blocking, widened, transpose, line_of, pack_squares, pack, multiply_block, multiply, too_large,
+// propagating_max.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -64,6 +65,12 @@ extern "C" int64_t causal_attention(
     }
     const bool Y_streams = sketch::streams(sizeof(float), {B, HQ, M, D});
     {
+        const int threads = sketch::threads_for(M * B * HQ * (D *
+            (sketch::ceil_div(std::min<int64_t>((sketch::ceil_div(M, 64) - 1 + 1) * 64 + N - M, N),
+            64) * 9 + (std::min<int64_t>((sketch::ceil_div(M, 64) - 1 + 1) * 64 + N - M, N) * 4 +
+            10)) + (std::min<int64_t>((sketch::ceil_div(M, 64) - 1 + 1) * 64 + N - M, N) * 10 +
+            sketch::ceil_div(std::min<int64_t>((sketch::ceil_div(M, 64) - 1 + 1) * 64 + N - M, N),
+            64) * 5)));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t y_place = arena.add(sizeof(float), {TM, D});
@@ -77,10 +84,10 @@ extern "C" int64_t causal_attention(
             + 16});
         const int64_t v_panels_place = arena.add(sizeof(float), {std::min<int64_t>(TN, 256), D +
             64});
-        if (!arena.allocate(omp_get_max_threads())) {
+        if (!arena.allocate(threads)) {
             return -1;
         }
-        #pragma omp parallel
+        #pragma omp parallel num_threads(threads)
         {
             float *const __restrict y = arena.at<float>(y_place, omp_get_thread_num());
             float *const __restrict q_mul = arena.at<float>(q_mul_place, omp_get_thread_num());

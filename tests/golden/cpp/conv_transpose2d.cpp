@@ -11,9 +11,9 @@
 #include <utility>
 #include <omp.h>
 
-// The library: arena, floor_div, floor_mod, ceil_div, half, sign, max, min, lane_floor_div,
-// lane_floor_mod, matrix, vector_bytes, blocking, widened, transpose, line_of, pack_squares,
-// pack, multiply_block, multiply, natural, too_large.
+// The library: arena, least_shared_work, threads_for, floor_div, floor_mod, ceil_div, half, sign,
+// max, min, lane_floor_div, lane_floor_mod, matrix, vector_bytes, blocking, widened, transpose,
+// line_of, pack_squares, pack, multiply_block, multiply, natural, too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -82,6 +82,9 @@ extern "C" int64_t conv_transpose2d(
         return 12;
     }
     {
+        const int threads = sketch::threads_for(O * (N * OH * OW * (sketch::ceil_div(C * KH * KW,
+            64) * 4 + (C * KH * KW * 2 + 4)) + C * KH * KW * sketch::ceil_div(N * OH * OW, 128) *
+            4));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t y_place = arena.add(sizeof(float), {TP, TO});
@@ -91,10 +94,10 @@ extern "C" int64_t conv_transpose2d(
             16});
         const int64_t w_panels_place = arena.add(sizeof(float), {std::min<int64_t>(TK, 256), TO +
             64});
-        if (!arena.allocate(omp_get_max_threads())) {
+        if (!arena.allocate(threads)) {
             return -1;
         }
-        #pragma omp parallel
+        #pragma omp parallel num_threads(threads)
         {
             float *const __restrict y = arena.at<float>(y_place, omp_get_thread_num());
             float *const __restrict x = arena.at<float>(x_place, omp_get_thread_num());

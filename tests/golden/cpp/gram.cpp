@@ -14,9 +14,9 @@
 #include <immintrin.h>
 #endif
 
-// The library: arena, cache_bytes, streams, stream, end_streams, floor_div, ceil_div, half, max,
-// min, matrix, vector_bytes, blocking, widened, transpose, line_of, pack_squares, pack,
-// multiply_block, multiply, too_large.
+// The library: arena, least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
+// floor_div, ceil_div, half, max, min, matrix, vector_bytes, blocking, widened, transpose,
+// line_of, pack_squares, pack, multiply_block, multiply, too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -35,6 +35,8 @@ extern "C" int64_t gram(const float *__restrict X, float *__restrict G, int64_t 
     }
     const bool G_streams = sketch::streams(sizeof(float), {N, N});
     {
+        const int threads = sketch::threads_for(N * N * (sketch::ceil_div(M, 64) * 8 + (M * 2 +
+            4)));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t g_place = arena.add(sizeof(float), {TN, TN});
@@ -42,10 +44,10 @@ extern "C" int64_t gram(const float *__restrict X, float *__restrict G, int64_t 
             16});
         const int64_t right_panels_place = arena.add(sizeof(float), {std::min<int64_t>(TK, 256), TN
             + 64});
-        if (!arena.allocate(omp_get_max_threads())) {
+        if (!arena.allocate(threads)) {
             return -1;
         }
-        #pragma omp parallel
+        #pragma omp parallel num_threads(threads)
         {
             float *const __restrict g = arena.at<float>(g_place, omp_get_thread_num());
             float *const __restrict left_panels = arena.at<float>(left_panels_place,

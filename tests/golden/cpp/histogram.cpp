@@ -11,7 +11,7 @@
 #include <utility>
 #include <omp.h>
 
-// The library: floor_div, ceil_div, atomic_update, atomic_add.
+// The library: least_shared_work, threads_for, floor_div, ceil_div, atomic_update, atomic_add.
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition
 // that does not hold:
@@ -24,11 +24,12 @@ extern "C" int64_t histogram(const uint8_t *__restrict X, int32_t *__restrict CO
         return 1;
     }
     // COUNTS starts as 0.
-    #pragma omp parallel for simd schedule(static)
+    #pragma omp parallel for simd num_threads(sketch::threads_for(256 * 4)) schedule(static)
     for (int64_t element = 0; element < 256; ++element) {
         COUNTS[element] = 0;
     }
-    #pragma omp parallel for schedule(static)
+    const int threads = sketch::threads_for(N * 11);
+    #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t i = 0; i < sketch::ceil_div(N, T); ++i) {
         // fill(1, value_fill)
         // load(X[i*T:(i+1)*T] -> x)

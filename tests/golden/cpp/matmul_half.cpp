@@ -14,10 +14,10 @@
 #include <immintrin.h>
 #endif
 
-// The library: arena, cache_bytes, streams, stream, end_streams, floor_div, ceil_div, bits_of,
-// float_of, odd, half, to_half, to_half_double, half_to_float, sign, max, min, round, matrix,
-// vector_bytes, blocking, widened, transpose, line_of, pack_squares, pack, multiply_block,
-// multiply, too_large.
+// The library: arena, least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
+// floor_div, ceil_div, bits_of, float_of, odd, half, to_half, to_half_double, half_to_float,
+// sign, max, min, round, matrix, vector_bytes, blocking, widened, transpose, line_of,
+// pack_squares, pack, multiply_block, multiply, too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -39,6 +39,8 @@ extern "C" int64_t matmul_half(
     }
     const bool C_streams = sketch::streams(sizeof(sketch::half), {M, N});
     {
+        const int threads = sketch::threads_for(M * (K * (sketch::ceil_div(N, 64) * 4 + N * 2) + N *
+            4));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t c_place = arena.add(sizeof(float), {TM, TN});
@@ -46,10 +48,10 @@ extern "C" int64_t matmul_half(
             16});
         const int64_t b_panels_place = arena.add(sizeof(float), {std::min<int64_t>(TK, 256), TN +
             64});
-        if (!arena.allocate(omp_get_max_threads())) {
+        if (!arena.allocate(threads)) {
             return -1;
         }
-        #pragma omp parallel
+        #pragma omp parallel num_threads(threads)
         {
             float *const __restrict c = arena.at<float>(c_place, omp_get_thread_num());
             float *const __restrict a_panels = arena.at<float>(a_panels_place,

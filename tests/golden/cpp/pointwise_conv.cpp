@@ -14,9 +14,9 @@
 #include <immintrin.h>
 #endif
 
-// The library: arena, cache_bytes, streams, stream, end_streams, floor_div, ceil_div, half, max,
-// min, matrix, vector_bytes, blocking, widened, transpose, line_of, pack_squares, pack,
-// multiply_block, multiply, too_large.
+// The library: arena, least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
+// floor_div, ceil_div, half, max, min, matrix, vector_bytes, blocking, widened, transpose,
+// line_of, pack_squares, pack, multiply_block, multiply, too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -42,6 +42,8 @@ extern "C" int64_t pointwise_conv(
     }
     const bool Y_streams = sketch::streams(sizeof(float), {B, H, W, O});
     {
+        const int threads = sketch::threads_for(B * (H * W * (C * (sketch::ceil_div(O, 64) * 4 + O *
+            2) + O * 4) + C * O * sketch::ceil_div(H * W, 128) * 4));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t y_place = arena.add(sizeof(float), {TP, TO});
@@ -49,10 +51,10 @@ extern "C" int64_t pointwise_conv(
             16});
         const int64_t w_panels_place = arena.add(sizeof(float), {std::min<int64_t>(C, 256), TO +
             64});
-        if (!arena.allocate(omp_get_max_threads())) {
+        if (!arena.allocate(threads)) {
             return -1;
         }
-        #pragma omp parallel
+        #pragma omp parallel num_threads(threads)
         {
             float *const __restrict y = arena.at<float>(y_place, omp_get_thread_num());
             float *const __restrict x_panels = arena.at<float>(x_panels_place,

@@ -14,9 +14,9 @@
 #include <immintrin.h>
 #endif
 
-// The library: arena, cache_bytes, streams, stream, end_streams, floor_div, ceil_div, half, max,
-// min, exp2, log2, matrix, vector_bytes, blocking, widened, transpose, line_of, pack_squares,
-// pack, multiply_block, multiply, too_large.
+// The library: arena, least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
+// floor_div, ceil_div, half, max, min, exp2, log2, matrix, vector_bytes, blocking, widened,
+// transpose, line_of, pack_squares, pack, multiply_block, multiply, too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -41,6 +41,9 @@ extern "C" int64_t retention(
     }
     const bool Y_streams = sketch::streams(sizeof(float), {H, N, D});
     {
+        const int threads = sketch::threads_for(H * (D * (D * (sketch::ceil_div(N, 32) * 11 + N * 6)
+            + (N * 76 + sketch::ceil_div(N, 32) * 4)) + sketch::ceil_div(D, 32) *
+            (sketch::ceil_div(N, 32) * 2 + 5)));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t state_place = arena.add(sizeof(float), {D, TD});
@@ -63,10 +66,10 @@ extern "C" int64_t retention(
             16});
         const int64_t v_panels_2_place = arena.add(sizeof(float), {std::min<int64_t>(T, 256), TD +
             64});
-        if (!arena.allocate(omp_get_max_threads())) {
+        if (!arena.allocate(threads)) {
             return -1;
         }
-        #pragma omp parallel
+        #pragma omp parallel num_threads(threads)
         {
             float *const __restrict state = arena.at<float>(state_place, omp_get_thread_num());
             float *const __restrict block = arena.at<float>(block_place, omp_get_thread_num());

@@ -11,9 +11,9 @@
 #include <utility>
 #include <omp.h>
 
-// The library: arena, floor_div, ceil_div, half, max, min, matrix, vector_bytes, blocking,
-// widened, transpose, line_of, pack_squares, pack, multiply_block, multiply, atomic_update,
-// atomic_add, natural, too_large.
+// The library: arena, least_shared_work, threads_for, floor_div, ceil_div, half, max, min,
+// matrix, vector_bytes, blocking, widened, transpose, line_of, pack_squares, pack,
+// multiply_block, multiply, atomic_update, atomic_add, natural, too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -39,11 +39,14 @@ extern "C" int64_t split_k_matmul(
         return 3;
     }
     // C starts as 0.0.
-    #pragma omp parallel for simd schedule(static)
+    #pragma omp parallel for simd num_threads(sketch::threads_for(M * N * 4)) schedule(static)
     for (int64_t element = 0; element < M * N; ++element) {
         C[element] = 0.0f;
     }
     {
+        const int threads = sketch::threads_for(N * M * sketch::ceil_div(K, 512) *
+            (std::max<int64_t>(0, sketch::floor_div(std::min<int64_t>(K, 512 * sketch::floor_div(K +
+            511, 512)) + 63, 64)) * 136 + 9));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t c_place = arena.add(sizeof(float), {TM, TN});
@@ -51,10 +54,10 @@ extern "C" int64_t split_k_matmul(
             16});
         const int64_t b_panels_place = arena.add(sizeof(float), {std::min<int64_t>(TK, 256), TN +
             64});
-        if (!arena.allocate(omp_get_max_threads())) {
+        if (!arena.allocate(threads)) {
             return -1;
         }
-        #pragma omp parallel
+        #pragma omp parallel num_threads(threads)
         {
             float *const __restrict c = arena.at<float>(c_place, omp_get_thread_num());
             float *const __restrict a_panels = arena.at<float>(a_panels_place,

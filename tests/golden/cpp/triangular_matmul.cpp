@@ -11,8 +11,9 @@
 #include <utility>
 #include <omp.h>
 
-// The library: arena, floor_div, ceil_div, half, max, min, matrix, vector_bytes, blocking,
-// widened, transpose, line_of, pack_squares, pack, multiply_block, multiply, too_large.
+// The library: arena, least_shared_work, threads_for, floor_div, ceil_div, half, max, min,
+// matrix, vector_bytes, blocking, widened, transpose, line_of, pack_squares, pack,
+// multiply_block, multiply, too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -30,11 +31,13 @@ extern "C" int64_t triangular_matmul(
         return 2;
     }
     // C starts as 0.0.
-    #pragma omp parallel for simd schedule(static)
+    #pragma omp parallel for simd num_threads(sketch::threads_for(N * N * 4)) schedule(static)
     for (int64_t element = 0; element < N * N; ++element) {
         C[element] = 0.0f;
     }
     {
+        const int threads = sketch::threads_for(N * sketch::floor_div(N + 127, 128) *
+            (std::max<int64_t>(0, sketch::floor_div(N + 127, 128)) * 33792 + 512));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t c_place = arena.add(sizeof(float), {T, T});
@@ -44,10 +47,10 @@ extern "C" int64_t triangular_matmul(
             16});
         const int64_t y_panels_place = arena.add(sizeof(float), {std::min<int64_t>(T, 256), T +
             64});
-        if (!arena.allocate(omp_get_max_threads())) {
+        if (!arena.allocate(threads)) {
             return -1;
         }
-        #pragma omp parallel
+        #pragma omp parallel num_threads(threads)
         {
             float *const __restrict c = arena.at<float>(c_place, omp_get_thread_num());
             float *const __restrict x = arena.at<float>(x_place, omp_get_thread_num());
