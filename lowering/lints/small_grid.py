@@ -11,8 +11,8 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import evaluate
 from sketchc.ir.walk import references
-from sketchc.lowering.passes.place_tiles import sample_values
 from sketchc.lowering.plan import PhasePlan, Plan
+from sketchc.lowering.sample_sizes import sample_values
 
 #: With unbounded symbols the grid is as large as the launch makes it.
 _UNKNOWN = math.inf

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Mapping
 
 import attrs
 
@@ -11,15 +12,15 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import evaluate
 from sketchc.lowering.aims import Aims
+from sketchc.lowering.cost.predict import COMPARED, predict, sized_values
 from sketchc.lowering.passes.map_grid import MapGrid
 from sketchc.lowering.passes.place_tiles import (
     PlaceTiles,
-    Values,
     overflows,
-    sample_values,
     too_wide,
 )
 from sketchc.lowering.plan import Plan, is_product, with_constants
+from sketchc.lowering.sample_sizes import Values, sample_values
 
 Choice = dict[str, int]
 
@@ -34,10 +35,13 @@ class ChooseConstants:
     Why: "with no value: one that shapes tiles is picked by the plan for the hardware, and said".
     The cost is the distance, in powers of two, from what suits the chip (`aims`): tile elements
     (with or without a sequential loop around) and innermost extent; rows, columns and depth for
-    matrix products.
+    matrix products. Where `sizes` of symbols are given, and the cost model has been compared with
+    times on such chips, its prediction at these sizes decides instead (`_Descent`).
     Requires: an elaborated sketch. Ensures: the choice is deterministic and fits the scratch, or,
     where nothing fits, is the smallest (CheckScratch then reports the account).
     """
+
+    sizes: Mapping[str, int] | None = None
 
     def run(self, plan: Plan) -> Plan:
         """See `Pass`."""
@@ -58,19 +62,22 @@ class ChooseConstants:
             if best is None or key < best[0]:
                 best = (key, choice)
         assert best is not None  # every constant has at least one candidate
-        said = ", ".join(f"{name} = {value}" for name, value in best[1].items())
-        notes = (*plan.notes, f"{said}: picked for {plan.hardware.name}")
-        return attrs.evolve(plan, sketch=with_constants(plan.sketch, best[1]), notes=notes)
+        chosen, why = best[1], plan.hardware.name
+        if self.sizes is not None and plan.hardware.family in COMPARED:
+            from sketchc.checker.api import infer_domains
+
+            sketch, _ = infer_domains(plan.sketch)  # which lanes are valid counts, too
+            mapped = MapGrid().run(attrs.evolve(plan, sketch=sketch))
+            descent = _Descent(mapped, self.sizes, dict(zip(names, domains, strict=True)))
+            chosen, why = descent.from_point(chosen), f"{why} at these sizes"
+        said = ", ".join(f"{name} = {value}" for name, value in chosen.items())
+        notes = (*plan.notes, f"{said}: picked for {why}")
+        return attrs.evolve(plan, sketch=with_constants(plan.sketch, chosen), notes=notes)
 
     def _score(self, plan: Plan, choice: Choice) -> tuple[float, ...]:
         """(excess over memory and tile limits, cost) of a choice: smaller is better."""
-        sketch = with_constants(plan.sketch, choice)
-        placed = PlaceTiles().run(attrs.evolve(plan, sketch=sketch))
-        values = sample_values(sketch)
-        over = sum(use.bytes - use.capacity for use in overflows(placed))
-        limit = plan.capabilities.maximum_elements
-        over += sum(elements - limit for _, elements in too_wide(placed, values))
-        return (float(over), plan_cost(placed))
+        placed = _placed(plan, choice)
+        return (_excess(placed, sample_values(placed.sketch)), plan_cost(placed))
 
 
 def plan_cost(plan: Plan) -> float:
@@ -105,6 +112,50 @@ def _matrix_cost(plan: Plan, statement: ir.Compute, values: Values, aims: Aims) 
         + _distance(columns, aims.matrix_columns)
         + _distance(depth, aims.matrix_depth)
     )
+
+
+def _placed(plan: Plan, choice: Choice) -> Plan:
+    return PlaceTiles().run(attrs.evolve(plan, sketch=with_constants(plan.sketch, choice)))
+
+
+def _excess(placed: Plan, values: Values) -> float:
+    """By how much the tiles exceed the memories and the largest tile, in bytes and elements."""
+    over = sum(use.bytes - use.capacity for use in overflows(placed))
+    limit = placed.capabilities.maximum_elements
+    return float(over + sum(elements - limit for _, elements in too_wide(placed, values)))
+
+
+class _Descent:
+    """Walks from one choice to the next better one by the cost model, one constant at a time, to
+    the neighbours in its domain, until none is better."""
+
+    def __init__(
+        self, mapped: Plan, sizes: Mapping[str, int], domains: Mapping[str, tuple[int, ...]]
+    ) -> None:
+        self._mapped, self._sizes, self._domains = mapped, sizes, domains
+        self._known: dict[tuple[int, ...], tuple[float, float]] = {}
+
+    def from_point(self, choice: Choice) -> Choice:
+        """The choice that the walk from `choice` ends at."""
+        best, better = choice, True
+        while better:
+            better = False
+            for name, domain in self._domains.items():
+                place = domain.index(best[name])
+                for value in domain[max(place - 1, 0) : place + 2]:
+                    other = {**best, name: value}
+                    if self._cost(other) < self._cost(best):
+                        best, better = other, True
+        return best
+
+    def _cost(self, choice: Choice) -> tuple[float, float]:
+        """(excess over memory and tile limits, predicted seconds)."""
+        key = tuple(choice.values())
+        if key not in self._known:
+            placed = _placed(self._mapped, choice)
+            values = sized_values(placed.sketch, self._sizes)
+            self._known[key] = (_excess(placed, values), predict(placed, values).seconds)
+        return self._known[key]
 
 
 def _distance(actual: int, aim: int) -> float:

@@ -16,7 +16,7 @@ from sketchc.ir.show import show
 from sketchc.ir.symbolic import constant_value, product, simplify
 from sketchc.ir.walk import references, substitute
 from sketchc.lowering.abi import passed
-from sketchc.lowering.passes.map_grid import (
+from sketchc.lowering.loop_bounds import (
     Range,
     extreme,
     loop_range,

@@ -94,9 +94,11 @@ def build_plan(
     hardware: str | None = None,
     constants: Mapping[str, Scalar] | None = None,
     allow_unproved: bool = False,
+    sizes: Mapping[str, int] | None = None,
 ) -> PlannedSketch:
     """Check `tree` for `target` and map it onto the chip: see `planner` and `Planner.plan`."""
-    return _planned(tree, target, hardware, Named(constants or {}), allow_unproved)
+    known = None if sizes is None else Named(sizes)
+    return _planned(tree, target, hardware, Named(constants or {}), allow_unproved, known)
 
 
 @memoised
@@ -106,16 +108,22 @@ def _planned(
     hardware: str | None,
     constants: Named[Scalar],
     allow_unproved: bool,
+    sizes: Named[int] | None,
 ) -> PlannedSketch:
-    return planner(tree, target, hardware, allow_unproved).plan(constants)
+    return planner(tree, target, hardware, allow_unproved, sizes).plan(constants)
 
 
 def planner(
-    tree: syntax.Sketch, target: str, hardware: str | None = None, allow_unproved: bool = False
+    tree: syntax.Sketch,
+    target: str,
+    hardware: str | None = None,
+    allow_unproved: bool = False,
+    sizes: Mapping[str, int] | None = None,
 ) -> Planner:
     """The `Planner` of `tree` for `target`, which plans any number of points of the tuning space.
 
-    `hardware` defaults to the target's own. Raises `UsageError` for an unknown target or chip.
+    `sizes`: of the symbols, where they are known: what stays open is chosen for them. `hardware`
+    defaults to the target's own. Raises `UsageError` for an unknown target or chip.
     """
     from sketchc.lowering.hardware import chips_like, load_hardware
     from sketchc.lowering.registry import load_target
@@ -127,7 +135,7 @@ def planner(
     if chip.name not in [other.name for other in known]:
         names = ", ".join(other.name for other in known)
         refuse(f"target {target} does not run on {chip.name}; it has: {names}")
-    return Planner(tree, record, chip, allow_unproved)
+    return Planner(tree, record, chip, allow_unproved, sizes)
 
 
 @attrs.frozen(eq=False)
@@ -142,6 +150,7 @@ class Planner:
     target: Target
     hardware: Hardware
     allow_unproved: bool = False
+    sizes: Mapping[str, int] | None = None
     #: each program found so far
     _programs: list[Program] = attrs.field(factory=list, init=False)
 

@@ -11,7 +11,7 @@ import attrs
 from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Label, error
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
-from sketchc.ir.evaluate import constants_of, evaluate, sample_let
+from sketchc.ir.evaluate import evaluate
 from sketchc.ir.show import show
 from sketchc.ir.walk import names, tiles_read
 from sketchc.lowering.plan import (
@@ -24,11 +24,7 @@ from sketchc.lowering.plan import (
     TilePlan,
     is_product,
 )
-
-#: Host values by name.
-Values = Mapping[str, int | float | bool]
-#: What an unbounded symbol counts as while sizes are estimated.
-SAMPLE = 1024
+from sketchc.lowering.sample_sizes import Values, sample_values
 
 
 @attrs.frozen
@@ -51,18 +47,6 @@ class PlaceTiles:
             for tile in plan.sketch.tiles
         }
         return _accounted(attrs.evolve(plan, tiles=tiles), values)
-
-
-def sample_values(sketch: ir.Sketch) -> dict[str, int | float | bool]:
-    """Host values for size estimates: the upper bound of a symbol or `let`, or `SAMPLE`; params
-    default to 1."""
-    symbols = {s.name: SAMPLE if s.upper_bound is None else s.upper_bound for s in sketch.symbols}
-    values: dict[str, int | float | bool] = {**constants_of(sketch), **symbols}
-    values |= {p.name: 1 if p.default is None else p.default for p in sketch.params}
-    for let in sketch.lets:
-        bound = let.upper_bound
-        values[let.name] = sample_let(let, values) if bound is None else bound
-    return values
 
 
 def next_power_of_two(value: int) -> int:

@@ -141,14 +141,16 @@ def plan_sketch(
     chip: str | None,
     constants: dict[str, Scalar],
     allow_unproved: bool = False,
+    sizes: dict[str, int] | None = None,
 ) -> PlannedSketch:
-    """The plan of a sketch of `source`. Raises `SketchError` for what the sketch or the target
-    refuses, `UsageError` for a name in `constants` that the sketch does not declare."""
+    """The plan of a sketch of `source`, for the `sizes` of symbols where they are known. Raises
+    `SketchError` for what the sketch or the target refuses, `UsageError` for a name in `constants`
+    or `sizes` that the sketch does not declare."""
     from sketchc.lowering.passes.pipeline import build_plan
 
     with pointing_into(source):
         check_plannable(tree, target, chip, constants, allow_unproved)
-        return build_plan(tree, target, chip, constants, allow_unproved)
+        return build_plan(tree, target, chip, constants, allow_unproved, sizes)
 
 
 def check_plannable(

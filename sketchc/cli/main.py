@@ -30,6 +30,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "fmt": (".fmt:fmt", "Format sketches."),
     "run": (".run:run", "Run a sketch in the reference interpreter."),
     "lower": (".lower:lower", "Lower a sketch to a target's source code."),
+    "explain-plan": (
+        ".explain_plan:explain_plan",
+        "Predict what a plan costs, and what bounds it.",
+    ),
     "verify": (".verify:verify", "Verify a lowered sketch against a PyTorch task."),
     "gen": (".gen:gen", "Turn a PyTorch task into a verified kernel, with agents."),
     "migrate": (".migrate:migrate", "Bring a kernel to another target, by way of a sketch."),

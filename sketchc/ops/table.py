@@ -136,6 +136,7 @@ class Op:
     facts: frozenset[Fact] = frozenset()
     partial: Partial | None = None
     layout: Layout | None = None
+    work: int = 1  # simple operations that one lane takes, roughly, where vectors compute it
 
     @property
     def kept(self) -> tuple[Attribute, ...]:
@@ -547,6 +548,16 @@ _LAYOUT = {
     "reshape": Layout.RESHAPED,
     "concat": Layout.JOINED,
 }
+#: How many simple operations a lane takes, of operations that take more than one: a division takes
+#: the time of several, a function that a polynomial approximates one for each term and more.
+_WORK = {
+    4: "div sqrt rsqrt softsign",
+    10: "floordiv mod",
+    12: "exp exp2 expm1 elu selu",
+    16: "log log2 log1p sigmoid silu sin cos",
+    24: "tanh erf gelu tan atan atan2 softplus mish",
+    40: "pow rand randn",
+}
 #: The operation that computes with data tiles as an infix operator does with numbers.
 ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "div", "//": "floordiv", "%": "mod"}
 #: The operation that compares data tiles as an infix operator does numbers.
@@ -563,10 +574,11 @@ COMBINING = {
 
 
 def _complete(row: Op) -> Op:
-    """The row with its entries of `_FACTS`, `_PARTIAL` and `_LAYOUT`."""
+    """The row with its entries of `_FACTS`, `_PARTIAL`, `_LAYOUT` and `_WORK`."""
     facts = frozenset(fact for fact, names in _FACTS.items() if row.name in names.split())
+    work = next((number for number, names in _WORK.items() if row.name in names.split()), 1)
     partial, layout = _PARTIAL.get(row.name), _LAYOUT.get(row.name)
-    return records.evolve(row, facts=facts, partial=partial, layout=layout)
+    return records.evolve(row, facts=facts, partial=partial, layout=layout, work=work)
 
 
 #: Every operation by name.

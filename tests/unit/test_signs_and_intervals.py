@@ -20,7 +20,7 @@ from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value, evaluate
 from sketchc.ir.walk import names, parts
 from sketchc.launch.magnitudes import never_negative
-from sketchc.lowering.passes.map_grid import Range, extreme
+from sketchc.lowering.loop_bounds import Range, extreme
 
 KINDS = {
     "N": ir.NameKind.SYMBOL,

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     help="Also put an importable Python module there (C++: built with nanobind).",
 )
 @click.option("--tuned", is_flag=True, help="Take the point that `sketchc tune` found here.")
-@options.symbols_option("With --tuned: take the point for the nearest sizes.")
+@options.symbols_option("Choose tile sizes for these; with --tuned, the point of the nearest.")
 @options.existing_store_option
 @options.allow_unproved_option
 @click.option("--quiet", "-q", is_flag=True, help="No summary and no warnings on standard error.")
@@ -102,6 +102,7 @@ def lower(
     Examples:
       sketchc lower examples/rms.sketch --target triton_ascend
       sketchc lower examples/rms.sketch --target cpp --set TILE_SIZE=8 --emit plan
+      sketchc lower examples/matmul.sketch --target cpp --symbols M=1024,N=64,K=4096
       sketchc lower examples/softmax.sketch --target cpp -o softmax.cpp --module .
       sketchc lower examples/matmul.sketch --target cpp --tuned --symbols M=512,N=512,K=512
       sketchc lower x.sketch --dsl triton_ascend --backend ascend --arch ascend910b4
@@ -109,8 +110,6 @@ def lower(
     """
     _check_coder(coder, emit, given, map_file)
     sizes = options.parse_sizes(symbols)
-    if sizes and not tuned:
-        refuse("--symbols goes with --tuned: code serves all sizes")
     chosen = options.resolve_target(target, hardware, dsl, backend, arch)
     constants = options.parse_assignments(settings, "--set")
     try:
@@ -120,11 +119,11 @@ def lower(
         if module_folder is None or other:
             refuse(f"{error}, or --module DIR alone for a module that serves all", error)
         there = Path(module_folder)
-        return _lower_all(file, name, chosen, constants, there, allow_unproved, quiet)
+        return _lower_all(file, name, chosen, constants, there, allow_unproved, quiet, sizes)
     if emit == "tree":
         options.write_output(show_tree(tree), output)
         return 0
-    planned = sketches.plan_sketch(source, tree, *chosen, constants, allow_unproved)
+    planned = sketches.plan_sketch(source, tree, *chosen, constants, allow_unproved, sizes or None)
     if tuned:
         from sketchc.cli.tuned import tuned_point
 
@@ -133,7 +132,8 @@ def lower(
         planned = sketches.plan_sketch(source, tree, *chosen, constants, allow_unproved)
         if not quiet:
             click.echo(said, err=True)
-    origin = Origin(source.text, tree.name, chosen[0], planned.plan.hardware.name, constants)
+    settled = {**constants, **(chosen_constants(planned) if sizes else {})}
+    origin = Origin(source.text, tree.name, chosen[0], planned.plan.hardware.name, settled)
     text, made, kernel = "", None, None
     if coder == "builtin" or load_target(chosen[0]).coder:
         with sketches.pointing_into(source):
@@ -164,6 +164,7 @@ def _lower_all(
     folder: Path,
     allow_unproved: bool,
     quiet: bool,
+    sizes: dict[str, int],
 ) -> int:
     """Put one module for all instances of a sketch with `types:` into `folder`; returns the exit
     status. Raises `SketchError`, and `UsageError` if the folder cannot be written."""
@@ -173,13 +174,21 @@ def _lower_all(
     trees = sketches.the_sketches(source, name)
     kernels = []
     for tree in trees:
-        planned = sketches.plan_sketch(source, tree, *target, constants, allow_unproved)
+        planned = sketches.plan_sketch(
+            source, tree, *target, constants, allow_unproved, sizes or None
+        )
+        settled = {**constants, **(chosen_constants(planned) if sizes else {})}
         with sketches.pointing_into(source):
             made = load_target(target[0]).emit(planned.plan)
         chip = planned.plan.hardware.name
-        kernels.append(_signed(made, Origin(source.text, tree.name, target[0], chip, constants)))
+        kernels.append(_signed(made, Origin(source.text, tree.name, target[0], chip, settled)))
         _tell(source, planned, quiet)
     return _written(folder, lambda: write_generic_module(folder, trees[0].written_name, kernels))
+
+
+def chosen_constants(planned: PlannedSketch) -> dict[str, Scalar]:
+    """The constants that were chosen for sizes, which the kernel alone does not say."""
+    return {c.name: c.value for c in planned.plan.sketch.constants if c.chosen_by == "plan"}
 
 
 def _signed(kernel: Kernel, origin: Origin) -> Kernel:

@@ -1,0 +1,133 @@
+"""The predicted time of a plan at given sizes, launch by launch, and what bounds it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from sketchc.base.diagnostics import refuse
+from sketchc.base.types import Scalar
+from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import host_sample
+from sketchc.lowering.cost import cpu, gpu
+from sketchc.lowering.cost.gpu import Occupancy
+from sketchc.lowering.cost.reuse import traffic
+from sketchc.lowering.cost.work import LaunchWork, work_of
+from sketchc.lowering.plan import PhasePlan, Plan
+from sketchc.lowering.sample_sizes import Values, sample_values
+
+#: Families of chips whose predictions have been compared with the times of whole tuning spaces.
+COMPARED = frozenset({"cpu"})
+
+
+@attrs.frozen
+class LaunchCost:
+    """What one launch of a plan costs. `parts`: seconds by what takes them, for all `times` that
+    the host launches it; `moved`: bytes between the chip's last cache that the model knows and its
+    memory, `operations`: FLOPs by precision class ("integer" for others), both of one launch.
+    `scratch`: bytes of tiles of one program by memory. `occupancy`: None on a CPU."""
+
+    name: str
+    programs: float
+    times: float
+    moved: float
+    operations: Mapping[str, float]
+    scratch: Mapping[str, int]
+    parts: Mapping[str, float]
+    seconds: float
+    occupancy: Occupancy | None = None
+
+    @property
+    def bound(self) -> str:
+        """The part that takes longest."""
+        return max(self.parts, key=lambda part: self.parts[part], default="nothing")
+
+
+@attrs.frozen
+class Prediction:
+    """What a plan costs at given sizes, launch by launch."""
+
+    launches: tuple[LaunchCost, ...]
+
+    @property
+    def seconds(self) -> float:
+        """The predicted time."""
+        return sum(launch.seconds for launch in self.launches)
+
+
+def predict(plan: Plan, values: Values, threads: int | None = None) -> Prediction:
+    """What a finished plan costs where the host's scalars have these `values`
+    (`ir.evaluate.host_values`). `threads` of a CPU: all cores of the chip by default."""
+    works = work_of(plan, values)
+    costs = []
+    for phase, work in zip(plan.phases, works, strict=True):
+        operations = _operations(work)
+        if plan.hardware.family == "cpu":
+            costs.append(_on_cpu(plan, work, operations, threads or plan.hardware.cores))
+        else:
+            costs.append(_on_gpu(plan, phase, work, operations))
+    return Prediction(tuple(costs))
+
+
+def sized_values(sketch: ir.Sketch, sizes: Mapping[str, int]) -> dict[str, Scalar]:
+    """The values of the host's scalars at the `sizes` of symbols, samples where nothing is said.
+    Raises `UsageError` for a symbol that the sketch does not have, and for a size below 0 or above
+    the symbol's bound."""
+    known = {symbol.name: symbol.upper_bound for symbol in sketch.symbols}
+    for symbol, size in sizes.items():
+        if symbol not in known:
+            refuse(f"--symbols {symbol}: the sketch's symbols are {', '.join(known) or 'none'}")
+        if size < 0:
+            refuse(f"--symbols {symbol}: no tensor has an extent of {size}")
+        bound = known[symbol]
+        if bound is not None and size > bound:
+            refuse(f"--symbols {symbol}: the sketch allows at most {bound}")
+    sampled = sample_values(sketch)
+    params = {param.name: sampled[param.name] for param in sketch.params}
+    chosen = {symbol: sizes.get(symbol, int(sampled[symbol])) for symbol in known}
+    return host_sample(sketch, chosen, params)
+
+
+def _on_cpu(
+    plan: Plan, work: LaunchWork, operations: Mapping[str, float], threads: int
+) -> LaunchCost:
+    facts = plan.hardware.facts
+    amounts = cpu.amounts(work, facts, threads)
+    parts = {part.value: taken for part, taken in cpu.seconds(amounts, facts).items()}
+    moved = traffic(work, facts["l2_bytes"], tiles=True).bytes
+    total = sum(parts.values())
+    return _cost(work, moved, operations, parts, total)
+
+
+def _on_gpu(
+    plan: Plan, phase: PhasePlan, work: LaunchWork, operations: Mapping[str, float]
+) -> LaunchCost:
+    facts, cores = plan.hardware.facts, plan.cores(phase)
+    parts = gpu.seconds(work, facts, cores, operations)
+    moved = gpu.memory_bytes(work, facts, cores)
+    beside = max((taken for part, taken in parts.items() if part != gpu.LAUNCHES), default=0.0)
+    total = beside + parts[gpu.LAUNCHES]
+    filled = gpu.occupancy(work, facts, cores)
+    return attrs.evolve(_cost(work, moved, operations, parts, total), occupancy=filled)
+
+
+def _cost(
+    work: LaunchWork,
+    moved: float,
+    operations: Mapping[str, float],
+    parts: Mapping[str, float],
+    seconds: float,
+) -> LaunchCost:
+    return LaunchCost(
+        work.name, work.programs, work.times, moved, operations, work.tile_bytes, parts, seconds
+    )
+
+
+def _operations(work: LaunchWork) -> dict[str, float]:
+    """The FLOPs of one launch by precision class, two for each multiply-add."""
+    found: dict[str, float] = {}
+    for operation, times in work.operations():
+        number = operation.lanes * (2 * operation.depth if operation.depth else 1.0)
+        found[operation.kind] = found.get(operation.kind, 0.0) + times * number
+    return found
