@@ -302,9 +302,9 @@ class _Counter:
         for statement in body:
             match statement:
                 case ir.For():
-                    trips, body = self._trips(statement), self._tree(statement.body)
+                    trips, inner = self._trips(statement), self._tree(statement.body)
                     streams = statement.stages is not None or bool(_STREAMING & {*statement.hints})
-                    found.append(Loop(statement.variable, trips, body, streams))
+                    found.append(Loop(statement.variable, trips, inner, streams))
                 case ir.If(_, then, orelse):
                     taken = self._trips(statement)
                     found.append(Loop("", taken, self._tree(then)))
