@@ -1,9 +1,10 @@
 """The time of a launch on a GPU, or on an NPU, whose programs share its cores in waves.
 
-The time is the largest of what works side by side: the memory, the second-level cache and each kind
-of arithmetic, stretched by cores that stand idle in the last wave, and by too few bytes on their
-way to hide the memory's latency (Little's law). It has been compared with measured times of whole
-kernels, at one point each, but not yet with those of tuning spaces: it explains, `aims` chooses.
+The time is the largest of what works side by side: the memory, the second-level cache, each kind of
+arithmetic, and the loads that a program waits for one after the other. Too few bytes on their way
+to hide the memory's latency (Little's law) stretch the first, cores that stand idle at the end the
+next two. It has been compared with measured times of whole kernels, at one point each, but not yet
+with those of tuning spaces: it explains, `aims` chooses.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from sketchc.lowering.cost.work import Access, LaunchWork, Loop, Operation
 LAUNCHES = "launches"
 #: Seconds between asking the memory for data and having them, and of a launch.
 _LATENCY, _LAUNCH = 7e-7, 3e-6
+#: Seconds of one iteration of a loop that loads what it then uses: asked for when it is needed, or
+#: ahead.
+_ITERATION, _ITERATION_AHEAD = 6e-7, 3.5e-7
 #: The second-level cache's bandwidth as a multiple of the memory's, and the share of its bytes that
 #: a core sees: each half of a large chip keeps copies of what the other half's memory holds.
 _CACHE_RATE, _CACHE_SHARE = 2.5, 0.5
@@ -67,7 +71,9 @@ def seconds(
     on_the_way = at_once * _loaded(Loop("", 1.0, work.body))
     full = min(on_the_way / (bandwidth * _LATENCY), 1.0) if on_the_way else 1.0
     idle = _idle(work.programs, cores)
+    waves = math.ceil(round(work.programs / at_once, 6)) if at_once else 0
     found = {
+        "latency": waves * _waiting(Loop("", 1.0, work.body)),
         "memory": moved / bandwidth / max(full, _LEAST_FULL),
         "second-level cache": idle * all_bytes / (bandwidth * _CACHE_RATE),
     }
@@ -111,6 +117,14 @@ def _efficiency(work: LaunchWork, kind: str) -> float:
 
 def _side(product: Operation) -> float:
     return 2.0 / (1.0 / max(product.rows, 1.0) + 1.0 / max(product.run, 1.0))
+
+
+def _waiting(node: Loop) -> float:
+    """The seconds for which a program waits for loads, one iteration after the other."""
+    inner = sum(_waiting(one) for one in node.body if isinstance(one, Loop))
+    own = any(isinstance(a, Access) and not a.writes and not a.tile for a in node.body)
+    each = _ITERATION_AHEAD if node.streams else _ITERATION
+    return node.trips * (inner + (each if own and node.variable else 0.0))
 
 
 def _loaded(node: Loop) -> float:
