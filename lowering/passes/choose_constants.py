@@ -77,10 +77,10 @@ class ChooseConstants:
     def _score(self, plan: Plan, choice: Choice) -> tuple[float, ...]:
         """(excess over memory and tile limits, cost) of a choice: smaller is better."""
         placed = _placed(plan, choice)
-        return (_excess(placed, sample_values(placed.sketch)), plan_cost(placed))
+        return (_excess(placed, sample_values(placed.sketch)), _plan_cost(placed))
 
 
-def plan_cost(plan: Plan) -> float:
+def _plan_cost(plan: Plan) -> float:
     """The distance, in powers of two, of a plan with placed tiles from what suits its chip."""
     values, aims = sample_values(plan.sketch), plan.hardware.aims
     matrix = [s for s in walk.in_phases(plan.phases) if is_product(s)]

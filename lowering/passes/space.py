@@ -18,7 +18,7 @@ import attrs
 from sketchc.base.types import Scalar
 from sketchc.checker.api import tuning_points
 from sketchc.ir import nodes as ir
-from sketchc.lowering.passes.choose_constants import POWERS, plan_cost
+from sketchc.lowering.passes.choose_constants import POWERS
 from sketchc.lowering.passes.pipeline import PlannedSketch, Planner
 from sketchc.lowering.plan import Plan
 
@@ -110,11 +110,6 @@ class Space:
     def plan(self, point: Point) -> PlannedSketch:
         """The plan of one point. Raises `DiagnosticError` for one that is illegal."""
         return self.planner.plan({**self.fixed, **point})
-
-
-def predicted(plan: Plan) -> float:
-    """How long a kernel takes by the plan's cost, in no particular unit: smaller is faster."""
-    return math.exp2(plan_cost(plan))
 
 
 def _values(constant: ir.Constant) -> tuple[Scalar, ...]:

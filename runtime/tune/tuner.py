@@ -21,8 +21,10 @@ import numpy as np
 
 from sketchc.base.diagnostics import Diagnostic, DiagnosticError
 from sketchc.base.types import Scalar
+from sketchc.ir.evaluate import host_values
+from sketchc.lowering.cost.predict import predict
 from sketchc.lowering.kernel import Kernel
-from sketchc.lowering.passes.space import Point, Space, predicted
+from sketchc.lowering.passes.space import Point, Space
 from sketchc.lowering.registry import load_target
 from sketchc.runtime.bench import driver
 from sketchc.runtime.bench.driver import MeasurementFailedError
@@ -120,10 +122,13 @@ def named(point: Point) -> str:
 
 @attrs.define
 class Kernels:
-    """The points of a space as a `Problem` of the search. `record` takes the points of each batch
-    as they were measured."""
+    """The points of a space as a `Problem` of the search, at the sizes `symbols` on so many
+    `threads`. `record` takes the points of each batch as they were measured."""
 
     space: Space
+    symbols: Mapping[str, int]
+    params: Mapping[str, Scalar]
+    threads: int
     builder: Builder
     timer: PointTimer
     record: Callable[[Sequence[PointRow]], None]
@@ -145,7 +150,9 @@ class Kernels:
         self.planned += 1
         self.timer.tell(f"plans points, {self.planned} of {len(self.space.points)}")
         try:
-            return predicted(self.space.plan(self.space.points[point]).plan)
+            plan = self.space.plan(self.space.points[point]).plan
+            values = host_values(plan.sketch, self.symbols, self.params)
+            return predict(plan, values, self.threads).seconds
         except DiagnosticError as error:
             self._count(error.diagnostics[0])
             return math.inf
@@ -251,7 +258,8 @@ def tune(request: Request) -> Tuning:
     toolchain, folder = prepared.candidate.toolchain, request.folder
     builder = Builder(toolchain, folder, settings.device, settings.threads)
     with closing(builder), closing(request.timer(check, builder)) as timer:
-        kernels = Kernels(space, builder, timer, request.record)
+        sizes = (prepared.symbols, prepared.binding.params, settings.threads)
+        kernels = Kernels(space, *sizes, builder, timer, request.record)
         search = _search(kernels, limits)
         search.run(times := kernels.remember(request.known))
         seconds = time.monotonic() - kernels.started

@@ -66,7 +66,7 @@ def explain_plan(
     values = sized_values(plan.sketch, sizes)
     found = predict(plan, values, threads)
     if plot is not None:
-        from sketchc.cli.plotting import draw_roofline
+        from sketchc.runtime.report.drawings import draw_roofline
 
         draw_roofline(plan, found, plot)
     if as_json:

@@ -30,6 +30,7 @@ from sketchc.cli.verify_files import (
     types_of,
     verify_one,
 )
+from sketchc.runtime.report.drawings import axes, check_file
 from sketchc.runtime.verify.seed import fresh_seed
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class _Command:
 )
 @click.option("--threads", type=click.IntRange(min=1), help="Default: all cores.")
 @click.option("--seed", type=click.IntRange(min=0), help="Default: a fresh one.")
-@click.option("--plot", metavar="FILE.svg", help="Also draw the best so far against time.")
+@click.option("--plot", metavar="FILE.png", help="Also draw the best so far against time.")
 @click.option("--json", "as_json", is_flag=True, help="Everything found, as JSON.")
 @click.option("--quiet", "-q", is_flag=True, help="Show no progress.")
 @options.verify_ir_option
@@ -129,7 +130,7 @@ def tune(
     \b
     Examples:
       sketchc tune examples/matmul.sketch --task examples/tasks/matmul.py --target cpp
-      sketchc tune x.sketch --task x.py -t cpp --symbols M=4096,N=512 --budget 5m --plot best.svg
+      sketchc tune x.sketch --task x.py -t cpp --symbols M=4096,N=512 --budget 5m --plot best.png
       sketchc lower examples/matmul.sketch --target cpp --tuned
     """
     with task_errors(as_json=as_json):
@@ -139,8 +140,8 @@ def tune(
         request = VerifyRequest(file, constants=constants, sketch=name, seed=seed, **asked)
         if request.is_kernel:
             refuse(f"{file} is a kernel: only a sketch has points to choose from")
-        if plot is not None and Path(plot).suffix.lower() != ".svg":
-            refuse(f"--plot {plot}: the drawing is SVG; name a file that ends in .svg")
+        if plot is not None:
+            check_file(plot)
         options.resolve_target(request.target, request.hardware)
         limits = Limits(search, budget, fresh_seed() if seed is None else seed)
         threads = threads or len(os.sched_getaffinity(0))
@@ -171,9 +172,7 @@ def _told(command: _Command, task: str) -> int:
             click.echo(f"failed ({error.failure}): {request.file}: {error}", err=True)
         return 1
     if command.plot is not None:
-        from sketchc.runtime.tune.plot import best_plot
-
-        options.write_output(best_plot(found), command.plot)
+        _draw_search(found, command.plot)
     _report(command, found, again)
     return 0
 
@@ -307,3 +306,20 @@ class _Verifier:
         if outcome.verdict is not None and outcome.verdict.passed:
             return ""
         return outcome.reason or outcome.word
+
+
+def _draw_search(found: Tuning, file: str) -> None:
+    """Draw the best median so far against the seconds of a search: a step for each batch at which
+    it fell, and a broken line for the plan's own choice, as measured again at the end. Raises
+    `UsageError` as `axes` does."""
+    with axes(file, f"{found.sketch} for {found.target} on {found.device}") as plot:
+        at = [seconds for seconds, _ in found.trace] + [found.seconds]
+        best = [taken * 1e3 for _, taken in found.trace]
+        plot.step(at, [*best, *best[-1:]], where="post", label="best so far")
+        plot.plot(at[:-1], best, "o", markersize=3, color="C0")
+        if found.default_times is not None:
+            own = found.default_times.median * 1e3
+            plot.axhline(own, linestyle="--", color="C1", label="the plan's own choice")
+        plot.set(xlabel="seconds of search", ylabel="milliseconds")
+        plot.set_ylim(bottom=0)
+        plot.legend(fontsize=8)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sketchc.base.diagnostics import refuse
@@ -13,23 +14,39 @@ if TYPE_CHECKING:
     from sketchc.lowering.plan import Plan
 
 
-@contextmanager
-def axes(file: str, title: str) -> Iterator[Any]:
-    """The axes of a drawing that is written to `file` at the end. Raises `UsageError` without
-    matplotlib, for a kind of file that it does not write, and where `file` cannot be written."""
+def check_file(file: str) -> None:
+    """Raises `UsageError` where `axes` could not write a drawing to `file`: for want of matplotlib
+    or of the folder, or for a kind of file that it does not write."""
+    known = sorted(_figure().canvas.get_supported_filetypes())
+    path = Path(file)
+    if path.suffix.lower().lstrip(".") not in known:
+        refuse(f"cannot write {file}: a drawing ends in .png, .svg or .pdf")
+    if not path.parent.is_dir():
+        refuse(f"cannot write {file}: there is no folder {path.parent}")
+
+
+def _figure() -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         refuse("drawings need matplotlib: pip install 'sketchc[plot]'", error)
-    figure = Figure(figsize=(7.0, 4.5), layout="constrained")
+    return Figure(figsize=(7.0, 4.5), layout="constrained")
+
+
+@contextmanager
+def axes(file: str, title: str) -> Iterator[Any]:
+    """The axes of a drawing that is written to `file` at the end. Raises `UsageError` as
+    `check_file` does, and where `file` cannot be written."""
+    check_file(file)
+    figure = _figure()
     plot = figure.add_subplot()
     plot.set_title(title, fontsize=10)
     plot.grid(visible=True, which="major", linewidth=0.4, alpha=0.5)
     yield plot
     try:
         figure.savefig(file, dpi=150)
-    except (OSError, ValueError) as error:
-        refuse(f"cannot write {file}: {error}", error)
+    except OSError as error:
+        refuse(f"cannot write {file}: {error.strerror}", error)
 
 
 def draw_roofline(plan: Plan, found: Prediction, file: str) -> None:
