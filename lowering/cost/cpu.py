@@ -18,7 +18,8 @@ from sketchc.ops.table import OPS
 
 #: Rows and vectors of the block of a product's results that stays in registers, and the depth up
 #: to which operands are packed at a time (lowering/cpp/library/matrix.hpp).
-_BLOCK_ROWS, _BLOCK_VECTORS, _BLOCK_DEPTH = 12, 2, 256
+_BLOCK_ROWS = {64: 12, 32: 6, 16: 4}  # by the bytes of vectors
+_BLOCK_VECTORS, _BLOCK_DEPTH = 2, 256
 #: Pages that a core's prefetchers follow at a time, and how many lines of a run come late until
 #: they do.
 _STREAMS, _LATE_LINES = 48, 8
@@ -119,14 +120,14 @@ def _add(node: Node, times: float, vector: int, found: dict[Part, float]) -> Non
 def _add_product(node: Operation, times: float, vector: int, found: dict[Part, float]) -> None:
     """A product packs its operands and works in blocks of registers, whole ones at the edges, too;
     what sticks out is added up lane by lane."""
-    width = _BLOCK_VECTORS * vector // node.dtype.bytes
+    width, height = _BLOCK_VECTORS * vector // node.dtype.bytes, _BLOCK_ROWS.get(vector, 4)
     times *= node.lanes / max(node.rows * node.run, 1.0)
     parts = math.ceil(node.depth / _BLOCK_DEPTH)
-    blocks = math.ceil(node.rows / _BLOCK_ROWS) * math.ceil(node.run / width)
-    whole = math.floor(node.rows / _BLOCK_ROWS) * math.floor(node.run / width)
-    found[Part.MULTIPLY] += times * blocks * _BLOCK_ROWS * _BLOCK_VECTORS * node.depth
+    blocks = math.ceil(node.rows / height) * math.ceil(node.run / width)
+    whole = math.floor(node.rows / height) * math.floor(node.run / width)
+    found[Part.MULTIPLY] += times * blocks * height * _BLOCK_VECTORS * node.depth
     found[Part.BLOCKS] += times * blocks * parts
-    found[Part.EDGES] += times * (node.rows * node.run - whole * _BLOCK_ROWS * width) * parts
+    found[Part.EDGES] += times * (node.rows * node.run - whole * height * width) * parts
     found[Part.PACKED] += times * (node.rows + node.run) * node.depth
 
 

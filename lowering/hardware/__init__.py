@@ -74,7 +74,18 @@ def _chip(facts: Mapping[str, Any]) -> Hardware:
     fields = {f.name: facts[f.name] for f in attrs.fields(Hardware) if f.name != "facts"}
     if facts.get("detect"):
         fields["cores"] = fields["matrix_cores"] = len(os.sched_getaffinity(0))
+        facts = {**facts, "vector_bytes": vector_bytes()}
     return Hardware(**fields, facts=facts)
+
+
+@cache
+def vector_bytes() -> int:
+    """The bytes of the widest vectors of this machine's CPU, as far as Linux says; else 16."""
+    try:
+        flags = set(Path("/proc/cpuinfo").read_text("utf-8", "replace").split())
+    except OSError:
+        return 16
+    return next((size for flag, size in (("avx512f", 64), ("avx2", 32)) if flag in flags), 16)
 
 
 @cache

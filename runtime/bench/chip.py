@@ -7,7 +7,7 @@ import os
 import time
 from typing import Any
 
-from sketchc.lowering.hardware import load_hardware
+from sketchc.lowering.hardware import load_hardware, vector_bytes
 from sketchc.runtime.bench.machine import data_caches, last_level_cache, measure_bandwidth
 from sketchc.runtime.process.venvs import processor_says
 
@@ -37,6 +37,8 @@ def probed_cpu(name: str) -> str:
         "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
         "memory_bandwidth": float(f"{bandwidth:.3g}"),
         **{f"l{level}_bytes": caches.get(level, generic[f"l{level}_bytes"]) for level in (1, 2)},
+        "vector_bytes": vector_bytes(),
+        "clock": _clock() or generic["clock"],
     }
     sources = {
         "cores": _READ + "those that this process may use",
@@ -46,6 +48,8 @@ def probed_cpu(name: str) -> str:
             f"l{level}": _READ + "/sys/devices/system/cpu" if level in caches else _GENERIC
             for level in (1, 2)
         },
+        "vector": _READ + "/proc/cpuinfo",
+        "clock": _READ + "/proc/cpuinfo" if _clock() else _GENERIC,
         "arena": generic["sources"]["arena"],
     }
     tables = {"sources": sources, "memory.arena": generic["memory"]["arena"]}
@@ -54,6 +58,12 @@ def probed_cpu(name: str) -> str:
     parts = [f"{head}\n# Sizes in bytes, rates in bytes/s.\n{_lines(facts)}"]
     parts += [f"[{title}]\n{_lines(table)}" for title, table in tables.items()]
     return "\n".join(parts)
+
+
+def _clock() -> float | None:
+    """The cycles per second of a core, as the system says; None where it does not."""
+    said = processor_says("cpu MHz")
+    return float(said) * 1e6 if said else None
 
 
 def _lines(table: dict[str, Any]) -> str:
