@@ -24,6 +24,8 @@ _BLOCK_VECTORS, _BLOCK_DEPTH = 2, 256
 #: they do.
 _STREAMS, _LATE_LINES = 48, 8
 _LINE = 64
+#: The share of the first-level cache that what is used again may take: the rest streams through.
+_NEAR_SHARE = 0.5
 #: Facts of chips whose files do not say them.
 _CLOCK, _VECTOR = 2.5e9, 32
 
@@ -49,7 +51,23 @@ class Part(Enum):
 
 
 #: Cycles for each unit of a part.
-CYCLES: Mapping[Part, float] = dict.fromkeys(Part, 1.0)
+CYCLES: Mapping[Part, float] = {
+    Part.VECTORS: 0.1,
+    Part.ROWS: 3.8,
+    Part.STATEMENTS: 0.8,
+    Part.PROGRAMS: 60.0,
+    Part.MULTIPLY: 0.56,
+    Part.BLOCKS: 250.0,
+    Part.EDGES: 0.47,
+    Part.PACKED: 0.34,
+    Part.GATHERED: 1.2,
+    Part.ATOMICS: 25.0,
+    Part.NEAR: 0.027,
+    Part.FAR: 0.14,
+    Part.LATE: 4.8,
+    Part.RUNS: 3.0,
+    Part.LAUNCH: 12000.0,
+}
 
 
 def amounts(work: LaunchWork, facts: Mapping[str, Any], threads: int) -> dict[Part, float]:
@@ -60,9 +78,8 @@ def amounts(work: LaunchWork, facts: Mapping[str, Any], threads: int) -> dict[Pa
     for node in work.body:
         _add(node, work.programs, lanes, found)
     found[Part.PROGRAMS] = work.programs
-    near, far = (
-        traffic(work, capacity, tiles=True) for capacity in (facts["l1_bytes"], facts["l2_bytes"])
-    )
+    near = traffic(work, facts["l1_bytes"] * _NEAR_SHARE, tiles=True)
+    far = traffic(work, facts["l2_bytes"], tiles=True)
     found[Part.NEAR] = near.bytes
     found[Part.FAR] = far.bytes
     found[Part.LATE], found[Part.RUNS] = _late(work, far)
