@@ -172,7 +172,7 @@ class _Host(HostPrinter):
 
     def _threads(self, launch: nodes.Launch) -> tuple[str, str]:
         """How many threads a launch takes, and the clause that says so to OpenMP."""
-        work = self.plan.phases[launch.phase].work
+        work = next(phase.work for phase in self.plan.phases if phase.index == launch.phase)
         if not launch.grid:
             return "1", ""
         if work is None:

@@ -115,16 +115,20 @@ def benchmark() -> ModuleType:
 def test_predictions_rank_the_recorded_points() -> None:
     module = benchmark()
     recorded = module.load(module.DATA)
-    correlations = []
+    fitted, held_out = [], []
     for name, rows in recorded["spaces"].items():
-        some = rows[::3]
-        guesses = module.predictions(name, some, recorded["facts"])
-        times = np.array([row["seconds"] for row in some])
-        correlations.append(module.correlation(guesses, times))
+        guesses = module.predictions(name, rows, recorded["facts"])
+        times = np.array([row["seconds"] for row in rows])
+        found = held_out if name in module.HELD_OUT else fitted
+        found.append(module.correlation(guesses, times))
         assert len(rows) >= 30
-    assert len(correlations) >= 12
-    assert statistics.median(correlations) >= 0.8
-    assert min(correlations) >= 0.4
+    assert len(fitted) == 12
+    assert statistics.median(fitted) >= 0.8
+    assert min(fitted) >= 0.5
+    # Without these, the cycles could fit twelve spaces and say nothing of others.
+    assert len(held_out) == 3
+    assert statistics.median(held_out) >= 0.7
+    assert min(held_out) >= 0.4
 
 
 # ---------------------------------------------------------------- what it chooses
