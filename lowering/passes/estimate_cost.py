@@ -13,7 +13,7 @@ import attrs
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.show import show
-from sketchc.ir.symbolic import constant_value, product, simplify
+from sketchc.ir.symbolic import constant_value, product
 from sketchc.ir.walk import references, substitute
 from sketchc.lowering.abi import passed
 from sketchc.lowering.loop_bounds import (
@@ -172,18 +172,19 @@ def _work(sketch: ir.Sketch, statement: ir.Compute) -> Factors:
 
 def _work_of_launch(cost: _Cost, constants: Mapping[str, ir.Expr]) -> ir.Expr | None:
     """Operations and bytes of a launch together, as few terms as may be; None where the host does
-    not know them, or could divide by zero to find out."""
+    not know them, or could divide by zero to find out. Constants keep their names: the plans of
+    many points share this one."""
     terms = (*cost.traffic, *cost.operations)
     # Terms share their factors, as objects, too; to hash an expression takes long.
     each = {id(factor): factor for term in terms for factor in term}
-    settled = {key: simplify(substitute(each[key], constants)) for key in each}
+    settled = {key: simplest(factor) for key, factor in each.items()}
     work = _factored(*_gathered(_valid([settled[id(f)] for f in term]) for term in terms))
     divisors = (
         part.right
         for part in walk.parts(work)
         if isinstance(part, ir.Binary) and part.operator in ("/", "//", "%", "cdiv")
     )
-    plain = all((constant_value(divisor) or 0) != 0 for divisor in divisors)
+    plain = all(constant_value(substitute(divisor, constants)) for divisor in divisors)
     on_host = all(name.kind.on_host for name in references(work))
     return work if cost.known and plain and on_host else None
 

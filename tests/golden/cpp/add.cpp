@@ -35,7 +35,7 @@ extern "C" int64_t add_bias(
         return 2;
     }
     const bool Y_streams = sketch::streams(sizeof(float), {M, N});
-    const int threads = sketch::threads_for(N * M * 10);
+    const int threads = sketch::threads_for(N * (M * 9 + sketch::ceil_div(M, TM) * 4));
     #pragma omp parallel num_threads(threads)
     {
         #pragma omp for collapse(2) schedule(static)

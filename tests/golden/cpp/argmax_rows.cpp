@@ -30,7 +30,7 @@ extern "C" int64_t argmax_rows(
         return 2;
     }
     {
-        const int threads = sketch::threads_for(M * (N * 5 + (sketch::ceil_div(N, 2048) * 10 + 8)));
+        const int threads = sketch::threads_for(M * (N * 5 + (sketch::ceil_div(N, T) * 10 + 8)));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t argmax_0_place = arena.add(sizeof(float), {T});

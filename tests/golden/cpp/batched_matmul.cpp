@@ -39,8 +39,8 @@ extern "C" int64_t batched_matmul(
     }
     const bool Y_streams = sketch::streams(sizeof(float), {B, M, N});
     {
-        const int threads = sketch::threads_for(M * B * (K * (sketch::ceil_div(N, 128) * 8 + N * 2)
-            + N * 4));
+        const int threads = sketch::threads_for(B * (K * (M * (sketch::ceil_div(N, TN) * 4 + N * 2)
+            + N * sketch::ceil_div(M, TM) * 4) + M * N * 4));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t y_place = arena.add(sizeof(float), {TM, TN});

@@ -35,7 +35,7 @@ extern "C" int64_t bias_activation(
         return 2;
     }
     const bool Y_streams = sketch::streams(sizeof(float), {M, N});
-    const int threads = sketch::threads_for(N * M * 11);
+    const int threads = sketch::threads_for(N * (M * 10 + sketch::ceil_div(M, TM) * 4));
     #pragma omp parallel num_threads(threads)
     {
         #pragma omp for collapse(2) schedule(static)

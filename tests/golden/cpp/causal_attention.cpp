@@ -65,12 +65,13 @@ extern "C" int64_t causal_attention(
     }
     const bool Y_streams = sketch::streams(sizeof(float), {B, HQ, M, D});
     {
-        const int threads = sketch::threads_for(M * B * HQ * (D *
-            (sketch::ceil_div(std::min<int64_t>((sketch::ceil_div(M, 64) - 1 + 1) * 64 + N - M, N),
-            64) * 9 + (std::min<int64_t>((sketch::ceil_div(M, 64) - 1 + 1) * 64 + N - M, N) * 4 +
-            10)) + (std::min<int64_t>((sketch::ceil_div(M, 64) - 1 + 1) * 64 + N - M, N) * 10 +
-            sketch::ceil_div(std::min<int64_t>((sketch::ceil_div(M, 64) - 1 + 1) * 64 + N - M, N),
-            64) * 5)));
+        const int threads = sketch::threads_for(B * HQ * (M * (D *
+            (std::min<int64_t>((sketch::ceil_div(M, TM) - 1 + 1) * TM + N - M, N) * 4 +
+            (sketch::ceil_div(std::min<int64_t>((sketch::ceil_div(M, TM) - 1 + 1) * TM + N - M, N),
+            TN) + 10)) + (std::min<int64_t>((sketch::ceil_div(M, TM) - 1 + 1) * TM + N - M, N) * 10
+            + sketch::ceil_div(std::min<int64_t>((sketch::ceil_div(M, TM) - 1 + 1) * TM + N - M, N),
+            TN) * 5)) + D * std::min<int64_t>((sketch::ceil_div(M, TM) - 1 + 1) * TM + N - M, N) *
+            sketch::ceil_div(M, TM) * 8));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t y_place = arena.add(sizeof(float), {TM, D});

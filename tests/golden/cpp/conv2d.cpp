@@ -97,9 +97,9 @@ extern "C" int64_t conv2d(
         return 15;
     }
     {
-        const int threads = sketch::threads_for(OG * groups * (N * OH * OW * (sketch::ceil_div(CG *
-            KH * KW, 64) * 4 + (CG * KH * KW * 2 + 5)) + sketch::ceil_div(N * OH * OW, 128) * (CG *
-            KH * KW * 4 + 4)));
+        const int threads = sketch::threads_for(groups * (OG * (CG * KH * KW * (sketch::ceil_div(N *
+            OH * OW, TP) * 4 + N * OH * OW * 2) + (sketch::ceil_div(N * OH * OW, TP) * 4 + N * OH *
+            OW * 5)) + CG * KH * KW * N * OH * OW * sketch::ceil_div(OG, TO) * 4));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t y_place = arena.add(sizeof(float), {TP, TO});

@@ -82,9 +82,8 @@ extern "C" int64_t conv_transpose2d(
         return 12;
     }
     {
-        const int threads = sketch::threads_for(O * (N * OH * OW * (sketch::ceil_div(C * KH * KW,
-            64) * 4 + (C * KH * KW * 2 + 4)) + C * KH * KW * sketch::ceil_div(N * OH * OW, 128) *
-            4));
+        const int threads = sketch::threads_for(C * KH * KW * (N * OH * OW * (sketch::ceil_div(O,
+            TO) * 4 + O * 2) + O * sketch::ceil_div(N * OH * OW, TP) * 4) + N * OH * OW * O * 4);
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t y_place = arena.add(sizeof(float), {TP, TO});

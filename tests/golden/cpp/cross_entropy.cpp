@@ -43,7 +43,7 @@ extern "C" int64_t cross_entropy(
     float *const ROWS = workspace.at<float>(ROWS_place, 0);
     // Phase 1 of 2.
     {
-        const int threads = sketch::threads_for(M * (N * 8 + (sketch::ceil_div(N, 2048) * 5 + 19)));
+        const int threads = sketch::threads_for(M * (N * 8 + (sketch::ceil_div(N, T) * 5 + 19)));
         #pragma omp parallel for num_threads(threads) schedule(static)
         for (int64_t i = 0; i < M; ++i) {
             // running_sum = alloc([1], init=0.0)

@@ -29,7 +29,7 @@ extern "C" int64_t cumsum(const float *__restrict X, float *__restrict Y, int64_
         return 2;
     }
     {
-        const int threads = sketch::threads_for(M * (N * 11 + sketch::ceil_div(N, 2048)));
+        const int threads = sketch::threads_for(M * (N * 11 + sketch::ceil_div(N, T)));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t cumsum_0_place = arena.add(sizeof(float), {T});

@@ -30,8 +30,8 @@ extern "C" int64_t cumsum_reverse(
         return 2;
     }
     {
-        const int threads = sketch::threads_for(M * std::max<int64_t>(0, sketch::floor_div(N + 2047,
-            2048)) * 22529);
+        const int threads = sketch::threads_for(M * std::max<int64_t>(sketch::ceil_div(N, T) - 1 -
+            -1, 0) * (T * 11 + 1));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t cumsum_0_place = arena.add(sizeof(float), {T});

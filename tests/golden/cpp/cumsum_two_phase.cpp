@@ -45,7 +45,7 @@ extern "C" int64_t cumsum_two_phase(
     const bool Y_streams = sketch::streams(sizeof(float), {M, N});
     // Phase 1 of 2.
     {
-        const int threads = sketch::threads_for(M * blocks * 10244);
+        const int threads = sketch::threads_for(M * blocks * (T * 5 + 4));
         #pragma omp parallel for num_threads(threads) collapse(2) schedule(static)
         for (int64_t i = 0; i < M; ++i) {
             for (int64_t j = 0; j < blocks; ++j) {
@@ -65,8 +65,8 @@ extern "C" int64_t cumsum_two_phase(
     }
     // Phase 2 of 2.
     {
-        const int threads = sketch::threads_for(M * blocks * ((blocks - 1) * 5 +
-            (sketch::ceil_div(blocks - 1, 128) + 20480)));
+        const int threads = sketch::threads_for(M * blocks * ((blocks - 1) * 5 + (T * 10 +
+            sketch::ceil_div(blocks - 1, TB))));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t cumsum_0_place = arena.add(sizeof(float), {T});

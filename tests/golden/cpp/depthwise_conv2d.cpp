@@ -63,7 +63,7 @@ extern "C" int64_t depthwise_conv2d(
     }
     const bool Y_streams = sketch::streams(sizeof(float), {N, C, OH, OW});
     const int threads = sketch::threads_for(N * C * OH * (OW * (KH * KW * 5 + 4) + KH * KW *
-        sketch::ceil_div(OW, 256) * 4));
+        sketch::ceil_div(OW, T) * 4));
     #pragma omp parallel num_threads(threads)
     {
         #pragma omp for collapse(4) schedule(static)

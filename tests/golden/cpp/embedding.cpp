@@ -35,7 +35,7 @@ extern "C" int64_t embedding(
         return 2;
     }
     const bool Y_streams = sketch::streams(sizeof(float), {B, L, D});
-    const int threads = sketch::threads_for(B * L * (sketch::ceil_div(D, 256) * 8 + D * 8));
+    const int threads = sketch::threads_for(B * L * (sketch::ceil_div(D, TD) * 8 + D * 8));
     #pragma omp parallel num_threads(threads)
     {
         #pragma omp for collapse(2) schedule(static)

@@ -35,8 +35,8 @@ extern "C" int64_t gram(const float *__restrict X, float *__restrict G, int64_t 
     }
     const bool G_streams = sketch::streams(sizeof(float), {N, N});
     {
-        const int threads = sketch::threads_for(N * N * (sketch::ceil_div(M, 64) * 8 + (M * 2 +
-            4)));
+        const int threads = sketch::threads_for(N * (M * (sketch::ceil_div(N, TN) * 8 + N * 2) + N *
+            4));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t g_place = arena.add(sizeof(float), {TN, TN});

@@ -70,7 +70,7 @@ extern "C" int64_t group_norm(
     }
     const bool Y_streams = sketch::streams(sizeof(float), {N, C, H, W});
     const int threads = sketch::threads_for(N * groups * (CG * (H * W * 11 + 8) + (CG * H * W * 12 +
-        (sketch::ceil_div(CG * H * W, 1024) * 2 + 4))));
+        (sketch::ceil_div(CG * H * W, T) * 2 + 4))));
     #pragma omp parallel num_threads(threads)
     {
         #pragma omp for collapse(2) schedule(static)

@@ -35,7 +35,7 @@ extern "C" int64_t int8_dynamic_quantise(
         return 2;
     }
     const bool Q_streams = sketch::streams(sizeof(int8_t), {M, N});
-    const int threads = sketch::threads_for(M * (N * 13 + (sketch::ceil_div(N, 2048) + 5)));
+    const int threads = sketch::threads_for(M * (N * 13 + (sketch::ceil_div(N, T) + 5)));
     #pragma omp parallel num_threads(threads)
     {
         #pragma omp for schedule(static)

@@ -47,7 +47,7 @@ extern "C" int64_t masked_select(
     }
     // Phase 1 of 2.
     {
-        const int threads = sketch::threads_for(blocks * 3097);
+        const int threads = sketch::threads_for(blocks * (T * 3 + 25));
         #pragma omp parallel for num_threads(threads) schedule(static)
         for (int64_t i = 0; i < blocks; ++i) {
             int64_t count = 0;
@@ -69,8 +69,8 @@ extern "C" int64_t masked_select(
     }
     // Phase 2 of 2.
     {
-        const int threads = sketch::threads_for(blocks * ((blocks - 1) * 9 +
-            (sketch::ceil_div(blocks - 1, 128) + 12288)));
+        const int threads = sketch::threads_for(blocks * ((blocks - 1) * 9 + (T * 12 +
+            sketch::ceil_div(blocks - 1, TB))));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t cumsum_0_place = arena.add(sizeof(int64_t), {T});

@@ -38,8 +38,8 @@ extern "C" int64_t matmul_bias_gelu(
     }
     const bool Y_streams = sketch::streams(sizeof(float), {M, N});
     {
-        const int threads = sketch::threads_for(M * (K * (sketch::ceil_div(N, 128) * 8 + N * 2) +
-            (sketch::ceil_div(N, 128) * 4 + N * 6)));
+        const int threads = sketch::threads_for(N * (K * (sketch::ceil_div(M, TM) * 4 + M * 2) +
+            (sketch::ceil_div(M, TM) * 4 + M * 6)) + K * M * sketch::ceil_div(N, TN) * 4);
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t y_place = arena.add(sizeof(float), {TM, TN});

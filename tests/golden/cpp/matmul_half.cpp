@@ -39,8 +39,8 @@ extern "C" int64_t matmul_half(
     }
     const bool C_streams = sketch::streams(sizeof(sketch::half), {M, N});
     {
-        const int threads = sketch::threads_for(M * (K * (sketch::ceil_div(N, 64) * 4 + N * 2) + N *
-            4));
+        const int threads = sketch::threads_for(K * (M * (sketch::ceil_div(N, TN) * 2 + N * 2) + N *
+            sketch::ceil_div(M, TM) * 2) + M * N * 4);
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t c_place = arena.add(sizeof(float), {TM, TN});

@@ -33,7 +33,7 @@ extern "C" int64_t online_softmax(
         return 2;
     }
     const bool Y_streams = sketch::streams(sizeof(float), {M, N});
-    const int threads = sketch::threads_for(M * (N * 19 + sketch::ceil_div(N, 4096) * 5));
+    const int threads = sketch::threads_for(M * (N * 19 + sketch::ceil_div(N, TILE) * 5));
     #pragma omp parallel num_threads(threads)
     {
         #pragma omp for schedule(static)

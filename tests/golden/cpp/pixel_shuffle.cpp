@@ -43,7 +43,7 @@ extern "C" int64_t pixel_shuffle(
         return 4;
     }
     const bool Y_streams = sketch::streams(sizeof(float), {N, C, H * R, W * R});
-    const int threads = sketch::threads_for(W * N * C * H * 36);
+    const int threads = sketch::threads_for(W * N * C * H * R * R * 9);
     #pragma omp parallel num_threads(threads)
     {
         #pragma omp for collapse(4) schedule(static)

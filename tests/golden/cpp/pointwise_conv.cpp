@@ -42,8 +42,8 @@ extern "C" int64_t pointwise_conv(
     }
     const bool Y_streams = sketch::streams(sizeof(float), {B, H, W, O});
     {
-        const int threads = sketch::threads_for(B * (H * W * (C * (sketch::ceil_div(O, 64) * 4 + O *
-            2) + O * 4) + C * O * sketch::ceil_div(H * W, 128) * 4));
+        const int threads = sketch::threads_for(B * (H * W * (C * (sketch::ceil_div(O, TO) * 4 + O *
+            2) + O * 4) + C * O * sketch::ceil_div(H * W, TP) * 4));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t y_place = arena.add(sizeof(float), {TP, TO});

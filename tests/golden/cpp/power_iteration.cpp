@@ -50,8 +50,8 @@ extern "C" int64_t power_iteration(
     for (int64_t step = 0; step < steps; ++step) {
         // Phase 1 of 3.
         {
-            const int threads = sketch::threads_for(N * (N * 6 + (sketch::ceil_div(N, 16) * 4 +
-                (sketch::ceil_div(N, 256) + 4))));
+            const int threads = sketch::threads_for(N * (N * 6 + (sketch::ceil_div(N, TM) * 4 +
+                (sketch::ceil_div(N, TN) + 4))));
             #pragma omp parallel for num_threads(threads) schedule(static)
             for (int64_t i = 0; i < sketch::ceil_div(N, TM); ++i) {
                 alignas(64) float sum_[TM];
@@ -119,7 +119,7 @@ extern "C" int64_t power_iteration(
         }
         // Phase 3 of 3.
         {
-            const int threads = sketch::threads_for(N * 9 + sketch::ceil_div(N, 512) * 4);
+            const int threads = sketch::threads_for(N * 9 + sketch::ceil_div(N, T) * 4);
             #pragma omp parallel for num_threads(threads) schedule(static)
             for (int64_t j_3 = 0; j_3 < sketch::ceil_div(N, T); ++j_3) {
                 // load(PRODUCT[j*T:(j+1)*T] -> x)

@@ -31,8 +31,8 @@ extern "C" int64_t rank_rows(
         return 2;
     }
     {
-        const int threads = sketch::threads_for(N * M * (sketch::ceil_div(N, 128) * 6 +
-            (sketch::ceil_div(N, 64) * 3 + (N * 9 + 16))));
+        const int threads = sketch::threads_for(N * M * (sketch::ceil_div(N, T) * 6 +
+            (sketch::ceil_div(N, U) * 3 + (N * 9 + 16))));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t place_loosely_place = arena.add(sizeof(bool), {T, U});

@@ -34,7 +34,7 @@ extern "C" int64_t repeat_heads(
         return 2;
     }
     const bool Y_streams = sketch::streams(sizeof(float), {B, H * COPIES, S, D});
-    const int threads = sketch::threads_for(S * D * B * H * 24);
+    const int threads = sketch::threads_for(S * D * B * H * (COPIES * 5 + 4));
     #pragma omp parallel num_threads(threads)
     {
         #pragma omp for collapse(2) schedule(static)

@@ -41,9 +41,10 @@ extern "C" int64_t retention(
     }
     const bool Y_streams = sketch::streams(sizeof(float), {H, N, D});
     {
-        const int threads = sketch::threads_for(H * (D * (D * (sketch::ceil_div(N, 32) * 11 + N * 6)
-            + (N * 76 + sketch::ceil_div(N, 32) * 4)) + sketch::ceil_div(D, 32) *
-            (sketch::ceil_div(N, 32) * 2 + 5)));
+        const int threads = sketch::threads_for(H * (N * (D * (sketch::ceil_div(D, TD) * (T * 2 +
+            10) + (T * 2 + (D * 4 + 8))) + sketch::ceil_div(D, TD) * (T * 4 + 4)) +
+            (sketch::ceil_div(D, TD) * (sketch::ceil_div(N, T) * 2 + 5) + D * D *
+            sketch::ceil_div(N, T))));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t state_place = arena.add(sizeof(float), {D, TD});

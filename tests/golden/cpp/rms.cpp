@@ -39,7 +39,7 @@ extern "C" int64_t rms_norm(
     }
     const bool Y_streams = sketch::streams(sizeof(float), {B, F, D1, D2});
     {
-        const int threads = sketch::threads_for(B * D1 * D2 * (F * 15 + 3));
+        const int threads = sketch::threads_for(D1 * B * D2 * (F * 15 + 3));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t square_sum_place = arena.add(sizeof(float), {TILE_SIZE, D2});

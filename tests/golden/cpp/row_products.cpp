@@ -36,7 +36,7 @@ extern "C" int64_t row_products(
     }
     const bool PRODUCT_streams = sketch::streams(sizeof(float), {M});
     const bool INFINITE_streams = sketch::streams(sizeof(bool), {M});
-    const int threads = sketch::threads_for(M * (N * 7 + (sketch::ceil_div(N, 256) * 2 + 5)));
+    const int threads = sketch::threads_for(M * (N * 7 + (sketch::ceil_div(N, TN) * 2 + 5)));
     #pragma omp parallel num_threads(threads)
     {
         #pragma omp for schedule(static)

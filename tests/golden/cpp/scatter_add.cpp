@@ -31,7 +31,7 @@ extern "C" int64_t scatter_add(
     if (sketch::too_large({R, D}) || sketch::too_large({N, D})) {
         return 2;
     }
-    const int threads = sketch::threads_for(N * (sketch::ceil_div(D, 128) * 8 + D * 13));
+    const int threads = sketch::threads_for(N * (sketch::ceil_div(D, TD) * 8 + D * 13));
     #pragma omp parallel for num_threads(threads) collapse(2) schedule(static)
     for (int64_t i = 0; i < sketch::ceil_div(N, TN); ++i) {
         for (int64_t j = 0; j < sketch::ceil_div(D, TD); ++j) {

@@ -44,9 +44,11 @@ extern "C" int64_t split_k_matmul(
         C[element] = 0.0f;
     }
     {
-        const int threads = sketch::threads_for(N * M * sketch::ceil_div(K, 512) *
-            (std::max<int64_t>(0, sketch::floor_div(std::min<int64_t>(K, 512 * sketch::floor_div(K +
-            511, 512)) + 63, 64)) * 136 + 9));
+        const int threads = sketch::threads_for(sketch::ceil_div(K, PART) * (M *
+            (std::max<int64_t>(sketch::ceil_div(std::min<int64_t>((sketch::ceil_div(K, PART) - 1 +
+            1) * PART, K) - 0 * PART, TK), 0) * TK * (sketch::ceil_div(N, TN) * 4 + N * 2) + N * 9)
+            + std::max<int64_t>(sketch::ceil_div(std::min<int64_t>((sketch::ceil_div(K, PART) - 1 +
+            1) * PART, K) - 0 * PART, TK), 0) * TK * N * sketch::ceil_div(M, TM) * 4));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t c_place = arena.add(sizeof(float), {TM, TN});

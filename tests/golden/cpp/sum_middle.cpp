@@ -35,7 +35,7 @@ extern "C" int64_t sum_middle(
     }
     const bool Y_streams = sketch::streams(sizeof(float), {B, N});
     {
-        const int threads = sketch::threads_for(N * B * (M * 5 + 12));
+        const int threads = sketch::threads_for(N * B * (M * 5 + (TM + 4)));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t lanes_place = arena.add(sizeof(float), {TM, TN});

@@ -42,7 +42,7 @@ extern "C" int64_t topk(
     const bool VALUES_streams = sketch::streams(sizeof(float), {M, K});
     const bool PLACES_streams = sketch::streams(sizeof(int64_t), {M, K});
     {
-        const int threads = sketch::threads_for(M * (N * 4 + (sketch::ceil_div(N, 1024) * 8 + 96)));
+        const int threads = sketch::threads_for(M * (K * (sketch::ceil_div(N, T) + 12) + N * 4));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t topk_1_place = arena.add(sizeof(int64_t), {T});

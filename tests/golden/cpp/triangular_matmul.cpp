@@ -36,8 +36,8 @@ extern "C" int64_t triangular_matmul(
         C[element] = 0.0f;
     }
     {
-        const int threads = sketch::threads_for(N * sketch::floor_div(N + 127, 128) *
-            (std::max<int64_t>(0, sketch::floor_div(N + 127, 128)) * 33792 + 512));
+        const int threads = sketch::threads_for(N * (sketch::ceil_div(N, T) - 1 + 1) * T *
+            (std::max<int64_t>(0, sketch::floor_div(N - 1, T) + 1) * (T * 2 + 8) + 4));
         // Scratch memory of each thread.
         sketch::arena arena;
         const int64_t c_place = arena.add(sizeof(float), {T, T});

@@ -40,8 +40,8 @@ extern "C" int64_t triplet_loss(
     for (int64_t element = 0; element < 1; ++element) {
         LOSS[element] = 0.0f;
     }
-    const int threads = sketch::threads_for(M * (N * 19 + (sketch::ceil_div(N, 256) * 2 + 7)) +
-        sketch::ceil_div(M, 16) * 9);
+    const int threads = sketch::threads_for(M * (N * 19 + (sketch::ceil_div(N, TN) * 2 + 7)) +
+        sketch::ceil_div(M, TM) * 9);
     #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t i = 0; i < sketch::ceil_div(M, TM); ++i) {
         alignas(64) float far[TM];

@@ -41,7 +41,7 @@ extern "C" int64_t unscale_gradients(
     }
     [[maybe_unused]] const int64_t SCALE_step_0 = SCALE_extent_0 == 1 ? 0 : 1;
     const bool FINITE_streams = sketch::streams(sizeof(bool), {M});
-    const int threads = sketch::threads_for(M * (N * 9 + (sketch::ceil_div(N, 256) + 5)));
+    const int threads = sketch::threads_for(M * (N * 9 + (sketch::ceil_div(N, TN) + 5)));
     #pragma omp parallel num_threads(threads)
     {
         #pragma omp for schedule(static)
