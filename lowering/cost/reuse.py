@@ -126,7 +126,7 @@ class _Nest:
 def _bytes(access: Access) -> float:
     """The bytes of the lines that an access moves: runs of less than a line take a whole one where
     they do not lie side by side."""
-    run = access.run * access.element
+    run = max(access.run, 1.0) * access.element
     whole = run if access.run > 1 else _LINE if access.gathers else float(access.element)
     return min(access.lanes * access.element * max(whole / run, 1.0), max(access.size, 1.0))
 

@@ -369,7 +369,7 @@ class _Counter:
                 continue
             extents = [self._number(e, self._values, 1.0) for e in tile.tile.extents]
             lanes, element = math.prod(extents), tile.tile.dtype.bytes
-            run = extents[-1] if extents else 1.0
+            run = max(extents[-1], 1.0) if extents else 1.0
             size = lanes * element
             where = f"tile {name}"
             found.append(

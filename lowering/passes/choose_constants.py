@@ -70,6 +70,8 @@ class ChooseConstants:
             mapped = MapGrid().run(attrs.evolve(plan, sketch=sketch))
             descent = _Descent(mapped, self.sizes, dict(zip(names, domains, strict=True)))
             chosen, why = descent.from_point(chosen), f"{why} at these sizes"
+        elif self.sizes is not None:
+            why += ", whatever the sizes: the cost model does not choose there yet"
         said = ", ".join(f"{name} = {value}" for name, value in chosen.items())
         notes = (*plan.notes, f"{said}: picked for {why}")
         return attrs.evolve(plan, sketch=with_constants(plan.sketch, chosen), notes=notes)

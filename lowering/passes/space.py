@@ -79,15 +79,18 @@ class Space:
         the same one."""
         default = self.default
         if self.planner.tree.tilings:
-            found = self._listed()
+            points = self._listed()
         else:
             sizes = [len(axis.values) for axis in self.axes]
             total = math.prod(sizes)
             drawn: list[int] | range = range(total)
             if total > MOST_POINTS:
-                drawn = sorted(random.Random(0).sample(range(total), MOST_POINTS))
-            found = [{**default, **self._numbered(number, sizes)} for number in drawn]
-        return (default, *(point for point in found if point != default))
+                numbers, found = random.Random(0), set[int]()
+                while len(found) < MOST_POINTS:  # `sample` takes no range beyond 2**63
+                    found.add(numbers.randrange(total))
+                drawn = sorted(found)
+            points = [{**default, **self._numbered(number, sizes)} for number in drawn]
+        return (default, *(point for point in points if point != default))
 
     def _numbered(self, number: int, sizes: list[int]) -> dict[str, Scalar]:
         """Point `number` of the product of all axes."""

@@ -135,6 +135,12 @@ def write_back(value: Any, tensor: torch.Tensor) -> None:
         value.copy_(tensor)
 
 
+def changed(tensor: Any) -> None:
+    """Tell torch that a kernel has written to a tensor: who kept it for a gradient must hear."""
+    if isinstance(tensor, torch.Tensor) and not tensor.is_inference():
+        torch.autograd.graph.increment_version(tensor)
+
+
 def is_direct(tensors: Sequence[torch.Tensor | None]) -> bool:
     """Whether a kernel may be called with these tensors, not through its operator: nothing is
     traced, no gradient is wanted, and no tensor is of another class or on the meta device."""
@@ -228,7 +234,7 @@ class Kernel:
     def is_usual(self, tensors: Sequence[Any], spots: Sequence[Any]) -> bool:
         """Whether `run` takes all these as they are, and torch need not know: contiguous tensors
         of the kernel's types, on one device of its own, and no gradient is wanted."""
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or torch.autograd.forward_ad._current_level >= 0:
             return False
         for mode in self.modes:
             if mode():
@@ -256,6 +262,11 @@ class Kernel:
         if spots:
             named["out"] = spots[0] if len(spots) == 1 else tuple(spots)
         found = self.run(*tensors, **named)
+        for tensor, (_, _, updated, _) in zip(tensors, self.tensors, strict=False):
+            if updated:
+                changed(tensor)
+        for spot in spots:
+            changed(spot)
         return list(found) if isinstance(found, (tuple, list)) else [found]
 
     def computed(

@@ -126,6 +126,13 @@ def _add(connection: sqlite3.Connection, table: str, row: Mapping[str, Any]) -> 
             trace = :trace WHERE id = :id AND outcome = ''""",
             values,
         )
+    if table == "tunings" and not added and values["best"] != "null":
+        # The export may have the end of a search that was killed here.
+        connection.execute(
+            """UPDATE tunings SET best = :best, seconds = :seconds, recorded = :recorded,
+            default_seconds = :default_seconds WHERE id = :id AND best = 'null'""",
+            values,
+        )
     return added
 
 

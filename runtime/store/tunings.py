@@ -172,8 +172,8 @@ def tuned_points(
     path: Path, sketch: str, target: str, hardware: str, fixed: Mapping[str, Scalar]
 ) -> list[Tuned]:
     """The points that were chosen for the sketch with this canonical hash on a chip, newest first;
-    none where there is no store. What was `fixed` for a point must be so here. Raises `StoreError`.
-    """
+    none where there is no store. What was `fixed` for a point must be so here, and what is `fixed`
+    here must be so in the point. Raises `StoreError`."""
     if not path.exists():
         return []
     with read_store(path) as connection:
@@ -194,6 +194,7 @@ def tuned_points(
         )
         for row in rows
         if json.loads(row["fixed"]).items() <= fixed.items()
+        and all(json.loads(row["best"]).get(name, value) == value for name, value in fixed.items())
     ]
 
 

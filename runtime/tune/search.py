@@ -88,13 +88,11 @@ class Strategy(Protocol):
 
 @attrs.frozen
 class Everything:
-    """All points, those with the best predictions first."""
+    """All points: those that are predicted, the best first, then the others."""
 
     def rank(self, pool: Pool) -> Iterable[int]:
         """See `Strategy`."""
-        found = pool.open
-        legal = [point for point in found if pool.legal(point)]
-        return sorted(legal, key=lambda point: (pool.predictions[point], point))
+        return sorted(pool.open, key=lambda point: (pool.predictions.get(point, math.inf), point))
 
 
 @attrs.define
@@ -211,7 +209,7 @@ class Search:
         that follow are prepared: they are likely to come next."""
         found = list(first)
         for point in self.strategy.rank(self.pool):
-            if len(found) >= size + BATCH:
+            if len(found) >= size + BATCH or (self.done() and (found or self.pool.times)):
                 break
             if point not in found and self.pool.legal(point):
                 found.append(point)

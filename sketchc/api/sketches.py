@@ -150,7 +150,12 @@ def plan_sketch(
 
     with pointing_into(source):
         check_plannable(tree, target, chip, constants, allow_unproved)
-        return build_plan(tree, target, chip, constants, allow_unproved, sizes)
+        planned = build_plan(tree, target, chip, constants, allow_unproved, sizes)
+    if sizes:
+        from sketchc.lowering.cost.predict import sized_values
+
+        sized_values(planned.plan.sketch, sizes)  # refuses what the sketch does not have
+    return planned
 
 
 def check_plannable(

@@ -13,7 +13,6 @@ from sketchc.base.types import Scalar
 from sketchc.base.version import __version__
 
 if TYPE_CHECKING:
-    from sketchc.lowering.plan import Plan
     from sketchc.parsing import syntax
     from sketchc.runtime.store.tunings import Tuned
     from sketchc.runtime.toolchains.base import Toolchain
@@ -27,24 +26,27 @@ def compilers(toolchain: Toolchain) -> dict[str, str]:
 def tuned_point(
     file: str,
     tree: syntax.Sketch,
-    plan: Plan,
+    target: str,
+    hardware: str | None,
     store: Path,
     symbols: Mapping[str, int],
     constants: Mapping[str, Scalar],
 ) -> tuple[dict[str, Scalar], str]:
     """The stored point that fits best, and a line that says which one it is: of this device where
-    there is one here, by these compilers if any was, at the nearest sizes. `plan` is the sketch's
-    own. Raises `UsageError` with the command to run where there is none."""
+    there is one here, by these compilers if any was, at the nearest sizes. Raises `UsageError` with
+    the command to run where there is none."""
+    from sketchc.lowering.hardware import load_hardware
     from sketchc.lowering.registry import load_target
+    from sketchc.parsing.syntax import declared
     from sketchc.runtime.store.canonical import canonical_hash
     from sketchc.runtime.store.tunings import nearest, tuned_points
     from sketchc.runtime.toolchains.base import toolchain
 
-    known = [symbol.name for symbol in plan.sketch.symbols]
+    known = [symbol.name for symbol in declared(tree, "symbols")]
     for name in symbols:
         if name not in known:
             refuse(f"--symbols {name}: the sketch's symbols are {', '.join(known) or 'none'}")
-    target, chip = plan.target, plan.hardware.name
+    chip = load_hardware(hardware or load_target(target).capabilities.default_hardware).name
     found = tuned_points(store, canonical_hash(tree), target, chip, constants)
     device = _device(load_target(target).device)
     if device is not None:

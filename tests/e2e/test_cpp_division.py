@@ -14,7 +14,8 @@ from sketchc.runtime.toolchains.cpp.toolchain import FLAGS
 require("cpp")
 
 #: Numbers around all powers of two, around zero, at both ends, and random ones of all sizes; with
-#: each divisor they are divided themselves, and as multiples of it.
+#: each divisor they are divided themselves, as multiples of it, and next to multiples: a double
+#: does not have all digits of a divisor beyond 2^53.
 PROGRAM = """
 int main()
 {
@@ -35,9 +36,11 @@ int main()
     std::vector<int64_t> values(count), floors(count), rests(count), ceilings(count);
     int64_t wrong = 0;
     for (const int64_t divisor : numbers) {
-        for (const bool multiples : {false, true}) {
+        for (int next = -4; next <= 3; ++next) {
             for (size_t i = 0; i < count; ++i) {
-                values[i] = multiples ? numbers[i] * divisor : numbers[i];
+                const int64_t multiple = divisor * static_cast<int64_t>(i % 64 - 32) + next;
+                const int64_t near = i % 2 ? numbers[i] * divisor + next : multiple;
+                values[i] = next == -4 ? numbers[i] : near;
             }
             #pragma omp simd
             for (size_t i = 0; i < count; ++i) {

@@ -42,6 +42,11 @@ def test_module_is_a_drop_in(tmp_path: Path) -> None:
         module.layer_norm(x, weight[1:], bias)
     with pytest.raises(ValueError, match="X must be float32, not float64"):
         module.layer_norm(x.double(), weight, bias)
+    swapped = x.numpy().astype(">f4")
+    with pytest.raises(ValueError, match="X must be float32, not >f4"):
+        module.layer_norm(swapped, weight.numpy(), bias.numpy())
+    with pytest.raises(ValueError, match="Y must be float32, not >f4"):
+        module.layer_norm(x.numpy(), weight.numpy(), bias.numpy(), out=swapped)
     with pytest.raises(ValueError, match="X must have 2 dimensions, not 1"):
         module.layer_norm(x[0], weight, bias)
 

@@ -137,3 +137,15 @@ def test_transformations_of_functions_see_the_operator(module: Any, operated: li
     found = torch.func.vmap(lambda one: module.layer_norm(one, weight, bias))(several)
     torch.testing.assert_close(found, wanted(several, weight, bias))
     assert operated
+
+
+def test_who_kept_a_tensor_for_a_gradient_hears_that_a_kernel_wrote_to_it(module: Any) -> None:
+    x, weight, bias = given()
+    out = torch.randn(5, 37)
+    factor = torch.randn(5, 37, requires_grad=True)
+    kept = (factor * out).sum()
+    module.layer_norm(x, weight, bias, out=out)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        kept.backward()
+    with torch.inference_mode():
+        module.layer_norm(x, weight, bias, out=torch.empty(5, 37))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,15 @@ def test_faster_chips_take_less_time() -> None:
     assert fast < slow
 
 
+@pytest.mark.parametrize("target", ["cpp", "triton_cuda", "triton_ascend"])
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "matmul", "conv2d", "topk"])
+def test_tensors_without_elements_have_a_time(name: str, target: str) -> None:
+    file = str(EXAMPLES / f"{name}.sketch")
+    for symbol in told(file, "-t", target)["symbols"]:
+        found = told(file, "-t", target, "--symbols", f"{symbol}=0")
+        assert 0 <= found["seconds"] < math.inf
+
+
 @pytest.mark.parametrize("target", ["cpp", "triton_cuda"])
 def test_the_roofline_is_drawn(target: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
@@ -77,6 +87,13 @@ def test_what_cannot_be_is_refused(arguments: tuple[str, ...], said: str) -> Non
         pytest.importorskip("matplotlib")
     result = CliRunner().invoke(cli, ["explain-plan", MATMUL, "-t", "cpp", *arguments])
     assert said in str(result.exception)
+
+
+@pytest.mark.parametrize("target", ["cpp", "triton_cuda", "triton_ascend"])
+def test_sizes_that_no_sketch_has_are_refused_on_all_targets(target: str) -> None:
+    for sizes, said in (("Q=3", "the sketch's symbols are M, N, K"), ("M=-1", "no tensor has")):
+        words = ["lower", MATMUL, "-t", target, "--set", "TM=32", "--symbols", sizes]
+        assert said in str(CliRunner().invoke(cli, words).exception)
 
 
 def test_a_kernel_is_lowered_for_sizes() -> None:

@@ -103,6 +103,25 @@ def test_what_was_fixed_for_a_point_must_be_so_for_the_code(path: Path) -> None:
     assert chosen(path, TN=8, eps=1) == [BEST]
 
 
+def test_what_is_fixed_for_the_code_must_be_so_in_the_point(path: Path) -> None:
+    keep(path, SETTING, ROWS, BEST)
+    name, value = next(iter(BEST.point.items()))
+    assert chosen(path, **{name: value}) == [BEST]
+    assert chosen(path, **{name: value * 2}) == []
+
+
+def test_an_import_ends_a_search_that_was_killed_here(path: Path, tmp_path: Path) -> None:
+    keep(path, SETTING, ROWS, BEST)
+    with open_store(path) as store:
+        exported = exporting.export_json(store)
+    here = tmp_path / "here.sqlite"
+    keep(here, SETTING, ROWS[:1])
+    assert chosen(here) == []
+    with open_store(here) as store, transaction(store):
+        exporting.import_rows(store, exporting.parse_export(exported, "it"), "it")
+    assert chosen(here) == [BEST]
+
+
 def test_the_nearest_sizes_are_those_with_the_smallest_ratios(path: Path) -> None:
     for size in (16, 64, 1000):
         setting = attrs.evolve(SETTING, symbols={"M": size, "N": 100})

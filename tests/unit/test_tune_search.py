@@ -76,6 +76,27 @@ def test_it_is_the_same_for_the_same_seed(strategy: str) -> None:
     assert strategy == "all" or batches(1) != batches(2)
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_no_point_is_planned_once_the_time_is_up(strategy: str) -> None:
+    planned: list[int] = []
+
+    class Counting(SyntheticProblem):
+        def predict(self, point: int) -> float:
+            planned.append(point)
+            return super().predict(point)
+
+    spaces = synthetic(3)
+    problem = Counting(spaces.vectors, spaces.times, spaces.predictions)
+    legal = [int(point) for point in np.flatnonzero(np.isfinite(problem.predictions))]
+    problem.predictions[legal[FIRST_BATCH:]] = math.inf  # nearly all points are illegal
+    search = Search(problem, STRATEGIES[strategy](), 1, start=legal[:1])
+    search.done = lambda: len(planned) >= 40
+    search.looked = lambda: len(planned) >= 20
+    pool = search.run()
+    assert pool.times
+    assert len(planned) <= 41 < len(problem.vectors)
+
+
 def test_what_is_known_is_not_measured_again_and_the_start_comes_first() -> None:
     problem = synthetic(2, most=300)
     legal = [int(point) for point in np.flatnonzero(np.isfinite(problem.predictions))]

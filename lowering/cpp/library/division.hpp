@@ -20,14 +20,17 @@ inline int64_t lane_floor_div(int64_t a, int64_t b)
         const auto first = static_cast<int64_t>(static_cast<double>(a) * inverse);
         const int64_t left = a - first * divisor;
         const auto second = static_cast<int64_t>(static_cast<double>(left) * inverse);
-        // The rest and the divisor with the divisor's sign taken from both.
+        // The rest and the divisor with the divisor's sign taken from both. Quotients are cut off,
+        // and of a divisor beyond 2^53 by rounded numbers: two steps may be missing downwards.
         const int64_t sign = divisor >> 63;
         const int64_t rest = ((left - second * divisor) ^ sign) - sign;
         const int64_t size = (divisor ^ sign) - sign;
-        // -1 where the rest is negative, and where one that is not is smaller than the divisor.
         const int64_t below = rest >> 63;
-        const int64_t within = ((rest & ~below) - size) >> 63;
-        const int64_t quotient = first + second + below + within + 1;
+        const int64_t nearer = rest + (size & below);
+        const int64_t again = nearer >> 63;
+        // -1 where the rest, which is negative no more, is smaller than the divisor.
+        const int64_t within = (nearer + (size & again) - size) >> 63;
+        const int64_t quotient = first + second + below + again + within + 1;
         return (quotient & ~special) | ((a * b) & special);
     }
 #endif

@@ -277,7 +277,9 @@ argument take(nb::object value, const char *name, const char *dtype, std::size_t
         if (array_type == nullptr) {
             array_type = type_in("numpy", "ndarray");
         }
-        found = text_of(result.given.attr("dtype").attr("name"));
+        const nb::object kind = result.given.attr("dtype");
+        // Numbers whose bytes stand in the other order have the same name.
+        found = text_of(kind.attr(nb::cast<bool>(kind.attr("isnative")) ? "name" : "str"));
     }
     if (found != dtype) {
         mistaken(std::string(name) + " must be " + dtype + ", not " + found);

@@ -123,15 +123,14 @@ def lower(
     if emit == "tree":
         options.write_output(show_tree(tree), output)
         return 0
-    planned = sketches.plan_sketch(source, tree, *chosen, constants, allow_unproved, sizes or None)
     if tuned:
         from sketchc.cli.tuned import tuned_point
 
-        point, said = tuned_point(file, tree, planned.plan, store, sizes, constants)
-        constants = {**point, **constants}
-        planned = sketches.plan_sketch(source, tree, *chosen, constants, allow_unproved)
+        point, said = tuned_point(file, tree, *chosen, store, sizes, constants)
+        constants, sizes = {**point, **constants}, {}
         if not quiet:
             click.echo(said, err=True)
+    planned = sketches.plan_sketch(source, tree, *chosen, constants, allow_unproved, sizes or None)
     settled = {**constants, **(chosen_constants(planned) if sizes else {})}
     origin = Origin(source.text, tree.name, chosen[0], planned.plan.hardware.name, settled)
     text, made, kernel = "", None, None
