@@ -227,8 +227,9 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def show(recorded: Mapping[str, Any]) -> None:
-    """Print one row for each example: times as multiples of the best."""
-    head = ("points", "Spearman", "model", "aims", "worst")
+    """Print one row for each example: times as multiples of the best, and, last, predicted ones of
+    those measured (the median)."""
+    head = ("points", "Spearman", "model", "aims", "worst", "predicted")
     print(f"{'':20}{''.join(f'{word:>10}' for word in head)}")
     for held_out in (False, True):
         found = []
@@ -239,7 +240,7 @@ def show(recorded: Mapping[str, Any]) -> None:
                 best = times.min()
                 picked = times[np.argmin(guesses)] / best
                 found.append((correlation(guesses, times), picked, times[0] / best))
-                shares = (*found[-1], times.max() / best)
+                shares = (*found[-1], times.max() / best, np.median(guesses / times))
                 print(f"{name:20}{len(rows):10}{''.join(f'{each:10.2f}' for each in shares)}")
         ranks, picks, aimed = zip(*found, strict=True)
         means = [statistics.geometric_mean(each) for each in (picks, aimed)]
