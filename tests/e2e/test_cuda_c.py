@@ -250,15 +250,15 @@ PRODUCT_FAULTS = {
         "",
     ),
     "a part of another fragment": ("inner * 2 + lane / 16)", "inner * 2 + lane / 8 % 2)", ""),
-    "halves of a fragment exchanged": ("both + 2, T{});", "both, T{});", ""),
+    "halves of a fragment exchanged": ("right[c].parts + 2, T{});", "right[c].parts, T{});", ""),
     "a chunk that is not moved": (
-        "from = left_deep ? left_stage::at(",
-        "from = left_deep ? 8 ^ left_stage::at(",
+        "from = Stage::at(row + lane % 16,",
+        "from = 8 ^ Stage::at(row + lane % 16,",
         "",
     ),
     "a copy of one element too many": (
-        "min(left - chunk * 8, int64_t{8}) : 0;",
-        "min(left - chunk * 8 + 1, int64_t{8}) : 0;",
+        "min(left - chunk * size, int64_t{size}) : 0;",
+        "min(left - chunk * size + 1, int64_t{size}) : 0;",
         "",
     ),
 }
