@@ -12,6 +12,7 @@ from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import constant_value, product
 from sketchc.ir.walk import substitute
+from sketchc.launch.conditions import actual_extent
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.loops import build, nodes
 from sketchc.lowering.loops.nests import step_name
@@ -218,10 +219,15 @@ class _Phase:
         #: the numbers of programs along axes of the grid, by parameter
         self.counts: dict[str, ir.Expr] = {}
         self._counted: dict[int, str] = {}
-        self.steps = {
-            step_name(tensor.name, axis): (tensor, axis)
+        #: what of a tensor's shape the kernel reads by a name of its own
+        self.shapes = {
+            name: (tensor, f"shape[{axis}]{test}")
             for tensor in self.sketch.tensors
             for axis in range(len(tensor.extents))
+            for name, test in (
+                (step_name(tensor.name, axis), " != 1"),
+                (actual_extent(tensor.name, axis), ""),
+            )
         }
 
     def text(self) -> KernelText:
@@ -496,11 +502,10 @@ class _Phase:
             if read.kind is ir.NameKind.PRESENT:
                 spelled = self.names.given(read.name)
                 found.append((f"{spelled}: T.bool", spelled))
-            elif name in self.steps:
-                tensor, axis = self.steps[name]
+            elif name in self.shapes:
+                tensor, asked = self.shapes[name]
                 dense = self.names[f"{tensor.name}_dense"]
-                spelled = self.names[name]
-                found.append((f"{spelled}: T.int64", f"int({dense}.shape[{axis}] != 1)"))
+                found.append((f"{self.names[name]}: T.int64", f"int({dense}.{asked})"))
             else:
                 spelled = self.names[name]
                 if name in self.sizes:

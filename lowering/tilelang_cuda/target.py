@@ -8,7 +8,7 @@ from sketchc.lowering.plan import Capabilities, LoopStyle
 from sketchc.lowering.target import FailureRule, Target, out_of_resource
 
 #: The names that generated kernels and their launches use, beside those of every wrapper.
-RESERVED = frozenset({"T", "tilelang"})
+RESERVED = frozenset({"T", "tilelang", "half"})  # `half` is a type of its C++
 #: Bytes of shared memory of a program; chips from sm_80 on give a block as much.
 SHARED_BYTES = 96 * 1024
 #: Bytes of a program's scratch memory: as many blocks as run at a time have some, 8 GB together.
