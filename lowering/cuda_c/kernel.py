@@ -21,6 +21,7 @@ import attrs
 
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
+from sketchc.ir.symbolic import equal
 from sketchc.ir.walk import names, substitute
 from sketchc.lowering.c_source.printer import Printer
 from sketchc.lowering.cuda_c.products import Products, along, lies_along
@@ -344,20 +345,34 @@ class KernelPrinter(Printer):
         kind = self.kind(dtype)
         lanes = f"const {self.library('lanes')}<{kind}, {width}> &{use.name}_lanes"
         number = self.name(use.rows.variable)
-        self.open(
-            f"{self.library('sums_for')}<{kind}>("
-            f"[&]([[maybe_unused]] int64_t {number}, int64_t first, int64_t left, {lanes})"
-        )
+        rows = [row for row in use.columns.rows if row.name != use.name]
+        self.line(f"{self.library('sums_for')}<{kind}>({self._even(rows, use.rows, width)},")
+        self.depth += 1
+        self.open(f"[&]([[maybe_unused]] int64_t {number}, int64_t first, auto left, {lanes})")
         with self._run_by(Group.LANE):
             for each in use.rows.body:
                 if each is not use.columns:
                     self.statement(each)
-            for row in use.columns.rows:
-                if row.name != use.name:
-                    self._row(row)
+            for row in rows:
+                self._row(row)
             self._at_lanes(use.columns, attrs.evolve(vectors, width=width), {use.name})
-        self.depth -= 1
+        self.depth -= 2
         self.line(f"}}), {staging});")
+
+    def _even(self, rows: Iterable[nodes.Row], loop: nodes.Loop, width: int) -> str:
+        """Whether so many lanes may be read and written at once in every turn of a loop: as in the
+        first two, where places move by the same from turn to turn."""
+        variable = ir.Ref(loop.variable, ir.NameKind.LOOP)
+        places = []
+        for row in rows:
+            first, second = (
+                substitute(row.base, {loop.variable: ir.Literal(turn)}) for turn in (0, 1)
+            )
+            moved = ir.Binary("*", variable, ir.Binary("-", second, first))
+            if not equal(row.base, ir.Binary("+", first, moved)):
+                return "false"
+            places += [self._offset(row.buffer, base) for base in (first, second)]
+        return str(self.helper("aligned", *dict.fromkeys(places), types=str(width)))
 
     # ------------------------------------------------------------ lanes
 

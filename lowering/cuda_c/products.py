@@ -27,6 +27,8 @@ _SIDES, _UNKNOWN = (256, 128, 64, 32), 64
 #: See `by_warps` in `library/product.hpp`: elements of a part, depth of a step; and `staged`: bytes
 #: of a line in shared memory at least, whose number is a power of two.
 _PART, _DEPTHS, _LEAST_LINE = 16, (64, 32), 64
+#: Stages of operands on their way that are tried, for the longest step.
+_STAGES = (3, 2)
 #: Sums that a thread has in registers at most, and beside floats that are split there.
 _SUMS, _SUMS_OF_SPLIT = 128, 64
 #: See `by_threads`.
@@ -148,7 +150,7 @@ class _Shapes:
             sums = _SUMS_OF_SPLIT if _split(call) else _SUMS
             if rows * columns > sums * 32 * self.warps:
                 continue
-            found = self._shape(call, rows, columns, known[2])
+            found = self._shape(call, rows, columns, known[2], most_bytes)
             if found.bytes <= most_bytes:
                 return found
         raise _TooLargeError
@@ -159,14 +161,16 @@ class _Shapes:
         one = sides[0] is not None and sides[0] <= shape.rows
         return one and sides[1] is not None and sides[1] <= shape.columns
 
-    def _shape(self, call: nodes.Call, rows: int, columns: int, depth: int | None) -> Shape:
+    def _shape(
+        self, call: nodes.Call, rows: int, columns: int, depth: int | None, most_bytes: int
+    ) -> Shape:
         split = _split(call)
         if not split and not _on_matrix_units(call):
             return self._of_threads(call, rows, columns)
         few = rows < _GROUP_ROWS or columns < _GROUP_COLUMNS[0]
         if self.groups and not split and not few and (depth is None or depth > _PART):
             return self._of_groups(rows, columns)
-        return self._of_warps(call, rows, columns, depth)
+        return self._of_warps(call, rows, columns, depth, most_bytes)
 
     def _of_threads(self, call: nodes.Call, rows: int, columns: int) -> Shape:
         to, across = call.views[2].dtype, 2 * self.warps
@@ -187,7 +191,9 @@ class _Shapes:
         size = stages * (rows + columns) * _GROUP_LINE
         return Shape("by_groups", (groups, tall, columns, stages), rows, columns, _DEPTHS[0], size)
 
-    def _of_warps(self, call: nodes.Call, rows: int, columns: int, most: int | None) -> Shape:
+    def _of_warps(
+        self, call: nodes.Call, rows: int, columns: int, most: int | None, most_bytes: int
+    ) -> Shape:
         """The shape with the fewest parts for each warp. A step's line of operands has the same
         bytes for all types."""
         warps, size = self.warps, call.views[0].dtype.bytes
@@ -204,9 +210,13 @@ class _Shapes:
         rows, columns = above * tall * _PART, warps // above * wide * _PART
         lines = (max(side, _LEAST_LINE // size) for side in (rows, columns))
         padded = sum(1 << (line - 1).bit_length() for line in lines)
-        stages = 2 * depths[0] // depth
+        step = depth * padded * size
+        # As many as leave room for the blocks whose registers have room beside each other.
+        blocks = _MORE_WARPS // warps
+        stages = next((s for s in _STAGES if blocks * s * step <= most_bytes), _STAGES[-1])
+        stages *= depths[0] // depth
         arguments = (warps, above, tall, wide, depth, stages)
-        used = stages * depth * padded * size
+        used = stages * step
         return Shape("by_warps", arguments, rows, columns, depth, used, _split(call))
 
 

@@ -67,7 +67,7 @@ _MISUSE = (
 _ASSEMBLY = (
     *("cp.async", "ldmatrix.sync", "mma.sync", "max.NaN", "min.NaN", "wgmma.fence.sync"),
     *("wgmma.mma_async.sync", "wgmma.commit_group.sync", "wgmma.wait_group.sync"),
-    *("fence.proxy.async.shared::cta", "cvt.rna.tf32"),
+    *("fence.proxy.async.shared::cta", "cvt.rna.tf32", "cvt.rn.f16", "cvt.rn.bf16", "cvt.f32.f16"),
 )
 _TOO_LARGE = r"uses too much shared data|too many resources|bytes of shared memory"
 

@@ -103,3 +103,41 @@ def test_offsets_beyond_32_bits(target: str, tmp_path: Path) -> None:
     y = relu(x)
     assert int((y != 0).sum()) == 5
     assert bool((y[-1, -5:] == 3.0).all())
+
+
+NARROW = """sketch narrow {
+    symbols: N;
+    tensors: X[N]: in f32; H[N]: out f16; B[N]: out bf16; W[N]: out f32;
+
+    @llm_hint("parallel", "grididx.x")
+    for i in range(ceil(N, 1024)):
+        x = alloc([1024])
+        load(X[i*1024:(i+1)*1024] -> x)
+        h = alloc([1024], f16)
+        cast(x, h)
+        b = alloc([1024], bf16)
+        cast(x, b)
+        w = alloc([1024])
+        cast(h, w)
+        store(h -> H[i*1024:(i+1)*1024])
+        store(b -> B[i*1024:(i+1)*1024])
+        store(w -> W[i*1024:(i+1)*1024])
+}
+"""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_floats_are_narrowed_to_the_nearest(target: str, tmp_path: Path) -> None:
+    """Any bits of a float: subnormal results, ties, infinities and NaN among them."""
+    narrow = dropin(NARROW, "narrow", {}, tmp_path, target)
+    generator = torch.Generator().manual_seed(0)
+    bits = torch.randint(-(2**31), 2**31, (1_000_003,), generator=generator)
+    # Between two neighbours of f16, just below and just above: of every exponent that it has.
+    halves = torch.arange(0x7C00, dtype=torch.int16).view(torch.float16).float().view(torch.int32)
+    ties = torch.cat([halves + 0x1000 + off for off in (-1, 0, 1)])
+    x = torch.cat([bits.to(torch.int32), ties, -ties - 1]).view(torch.float32)
+    h, b, w = narrow(x.cuda())
+    for found, expected in ((h, x.half()), (b, x.bfloat16()), (w, x.half().float())):
+        assert torch.equal(torch.isnan(found.cpu()), torch.isnan(expected))
+        kept = ~torch.isnan(expected)
+        assert torch.equal(found.cpu()[kept], expected[kept])

@@ -34,4 +34,38 @@ __host__ __device__ inline float min(float a, float b)
 #endif
 }
 
+__host__ __device__ inline half to_half(float x)
+{
+#ifdef __CUDA_ARCH__
+    half nearest;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(nearest.bits) : "f"(x));
+    return nearest;
+#else
+    return half{half_bits(x)};
+#endif
+}
+
+//# half_to_float (with to_half)
+__host__ __device__ inline float to_float(half x)
+{
+#ifdef __CUDA_ARCH__
+    float same;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(same) : "h"(x.bits));
+    return same;
+#else
+    return float_of_half(x.bits);
+#endif
+}
+
+__host__ __device__ inline bfloat16 to_bfloat16(float x)
+{
+#ifdef __CUDA_ARCH__
+    bfloat16 nearest;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(nearest.bits) : "f"(x));
+    return nearest;
+#else
+    return bfloat16{bfloat16_bits(x)};
+#endif
+}
+
 } // namespace sketch

@@ -228,7 +228,7 @@ struct by_groups {
                 const int r = part / (columns / 4), each = part % (columns / 4);
                 const int row = top + r * 64 + threadIdx.x / 32 % 4 * 16 + lane / 4 + each % 2 * 8;
                 const int column = each / 2 * 8 + lane % 4 * 2;
-                const int64_t left = all ? 2 : row < valid_rows ? valid_columns - column : 0;
+                const auto left = columns_left(all, row < valid_rows ? valid_columns - column : 0);
                 how(&sums[r][each * 2], block_row + row, block_column + column, left);
             }
         };
@@ -271,10 +271,10 @@ struct by_groups {
         wait_for_products<0>();
         wait_for_chunks<0>();
         __syncthreads();
-        const auto take = [&](const float *pair, int64_t row, int64_t column, int64_t left) {
+        const auto take = [&](const float *pair, int64_t row, int64_t column, auto left) {
             to.take(row, column, left, lanes<float, 2>{pair[0], pair[1]});
         };
-        if (complete) {
+        if (complete && to.whole) {
             visit(std::true_type{}, take);
         } else {
             visit(std::false_type{}, take);

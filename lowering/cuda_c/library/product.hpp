@@ -30,14 +30,15 @@ __device__ inline factors<L, R> factors_from(factors<L, R> whole, int64_t row, i
 // Sums begin with the elements of a matrix, or at 0 where they are `begun`, and end there.
 template <class S, bool begun> struct sums_in {
     using type = S;
+    static constexpr bool whole = true;
     matrix<S> to;
     __device__ S start(int64_t row, int64_t column) const
     {
         return begun ? S{0} : to.data[row * to.row + column * to.column];
     }
     // Takes a thread's sums of neighbouring columns, of which so many are left in the row.
-    template <int count>
-    __device__ void take(int64_t row, int64_t column, int64_t left, const lanes<S, count> &sums) const
+    template <int count, class Left>
+    __device__ void take(int64_t row, int64_t column, Left left, const lanes<S, count> &sums) const
     {
         S *const place = to.data + row * to.row + column * to.column;
 #pragma unroll
@@ -49,21 +50,30 @@ template <class S, bool begun> struct sums_in {
     }
 };
 
-// Sums begin at 0, and `use` takes a thread's sums of neighbouring columns.
+// Sums begin at 0, and `use` takes a thread's sums of neighbouring columns, which may be read and
+// written at once in all rows if they are `whole`.
 template <class S, class F> struct sums_used {
     using type = S;
+    bool whole;
     F use;
     __device__ S start(int64_t, int64_t) const { return S{0}; }
-    template <int count>
-    __device__ void take(int64_t row, int64_t column, int64_t left, const lanes<S, count> &sums) const
+    template <int count, class Left>
+    __device__ void take(int64_t row, int64_t column, Left left, const lanes<S, count> &sums) const
     {
-        if (left > 0) {
+        if (0 < left) {
             use(row, column, left, sums);
         }
     }
 };
 
-template <class S, class F> __device__ inline sums_used<S, F> sums_for(F use) { return {use}; }
+template <class S, class F> __device__ inline sums_used<S, F> sums_for(bool whole, F use)
+{
+    return {whole, use};
+}
+
+// The columns that are left, where it is known that there are `enough`, or not.
+__device__ inline enough columns_left(std::true_type, int64_t) { return {}; }
+__device__ inline int64_t columns_left(std::false_type, int64_t left) { return left; }
 
 // Steps along the depth of the products of several turns, one after the other; `at` gives a turn's,
 // which is one step where turns are `single`.
@@ -114,6 +124,16 @@ __device__ inline shared_place place_of(void *memory)
     return static_cast<unsigned>(__cvta_generic_to_shared(memory));
 }
 #endif
+
+// The place whose address differs in some bits.
+__device__ inline shared_place moved(shared_place place, unsigned bits)
+{
+#ifdef SKETCH_EMULATOR
+    return reinterpret_cast<char *>(reinterpret_cast<uintptr_t>(place) ^ bits);
+#else
+    return place ^ bits;
+#endif
+}
 
 // 16 bytes of the device's memory into shared memory, of which `bytes` are there and the rest is 0; see
 // `wait_for_chunks`.
@@ -250,9 +270,11 @@ struct halves {
 #pragma unroll
         for (int r = 0; r < tall; ++r) {
 #pragma unroll
-            for (int c = 0; c < wide; ++c) {
-                multiply_fragments(sums[r][c][0], left[r].parts, right[c].parts, T{});
-                multiply_fragments(sums[r][c][1], left[r].parts, right[c].parts + 2, T{});
+            for (int part = 0; part < 2 * wide; ++part) {
+                // There and back: products that follow each other share an operand.
+                const int column = r % 2 == 0 ? part : 2 * wide - 1 - part;
+                const int c = column / 2, side = column % 2;
+                multiply_fragments(sums[r][c][side], left[r].parts, right[c].parts + 2 * side, T{});
             }
         }
     }
@@ -356,7 +378,10 @@ template <class T, int lines, int length, int threads, bool deep> struct staged 
         const int chunk = threadIdx.x % wide;
 #pragma unroll
         for (int turn = 0; turn < chunks / threads; ++turn) {
-            copy_chunk(to + at(line + turn * down, chunk) * sizeof(T), from, 16);
+            // Every eighth line has its chunks in the same order.
+            const int place = down % 8 == 0 ? at(line, chunk) + turn * down * pitch * size
+                                            : at(line + turn * down, chunk);
+            copy_chunk(to + place * sizeof(T), from, 16);
             from += down * line_step;
         }
     }
@@ -427,72 +452,93 @@ template <class T, class Left, class Right, bool left_deep, bool right_deep> str
         return places + number * elements * int{sizeof(T)};
     }
     static constexpr int left_bytes = Left::elements * int{sizeof(T)};
-    // Begins to copy a step of this `depth` into a stage; false where none is left.
+    // Whether all of a step of this `depth` is there, in aligned lines.
+    template <int depth> __device__ bool is_whole(const factors<T, T> &now) const
+    {
+        const uintptr_t addresses = reinterpret_cast<uintptr_t>(now.left.data) |
+                                    reinterpret_cast<uintptr_t>(now.right.data);
+        return whole && now.depth >= depth && addresses % 16 == 0;
+    }
+    // Begins to copy such a step into a stage.
+    template <int depth, class Steps> __device__ void load_whole(Steps &steps, int number)
+    {
+        const auto &now = steps.now;
+        Left::copy_whole(at(number), now.left.data + left_first, left.line);
+        Right::copy_whole(at(number) + left_bytes, now.right.data + right_first, right.line);
+        steps.take(depth);
+    }
+    // Begins to copy any step; false where none is left.
     template <int depth, class Steps> __device__ bool load(Steps &steps, int number)
     {
         if (!steps.find()) {
             return false;
         }
         const auto &now = steps.now;
-        const uintptr_t addresses = reinterpret_cast<uintptr_t>(now.left.data) |
-                                    reinterpret_cast<uintptr_t>(now.right.data);
-        if (whole && now.depth >= depth && addresses % 16 == 0) {
-            Left::copy_whole(at(number), now.left.data + left_first, left.line);
-            Right::copy_whole(at(number) + left_bytes, now.right.data + right_first, right.line);
+        if (is_whole<depth>(now)) {
+            load_whole<depth>(steps, number);
         } else {
             T *const to = memory + number * elements;
             Left::copy(to, now.left.data, left, left_deep ? rows : now.depth,
                        left_deep ? now.depth : rows);
             Right::copy(to + Left::elements, now.right.data, right,
                         right_deep ? columns : now.depth, right_deep ? now.depth : columns);
+            steps.take(depth);
         }
-        steps.take(depth);
         return true;
     }
 };
 
-// Registers of a left operand, of 16 rows from `row` on and 32 bytes of the depth.
-template <class Stage, bool deep, class T>
-__device__ inline void load_left(uint32_t (&into)[4], const T *memory, shared_place place, int row,
-                                 int inner)
-{
-    const int lane = threadIdx.x % 32;
-    if constexpr (deep) {
-        const int from = Stage::at(row + lane % 16, inner * 2 + lane / 16);
-        load_fragments<false>(into, place + from * int{sizeof(T)});
-    } else if constexpr (sizeof(T) == 2) {
-        const int from = Stage::at(inner * 16 + lane / 16 * 8 + lane % 8, row / 8 + lane / 8 % 2);
-        load_fragments<true>(into, place + from * int{sizeof(T)});
-    } else {
-#pragma unroll
-        for (int part = 0; part < 4; ++part) {
-            const int line = inner * 8 + part / 2 * 4 + lane % 4;
-            into[part] = bits_of(memory[Stage::element(line, row + part % 2 * 8 + lane / 4)]);
+// How a warp gets its fragments of an operand in shared memory, laid out as `Stage` says: `count` of 16
+// lines and 32 bytes of the depth each. Lines of a `deep` operand lie along the depth; those of a right
+// operand are columns. A thread has the same place in each fragment, but for 32 bytes within a line.
+template <class Stage, bool deep, bool right, int count, class T> struct fragments_of {
+    // Whether fragments beside each other have places that differ in two bits of the address.
+    static constexpr bool paired = sizeof(T) == 2 && (count & (count - 1)) == 0;
+    static constexpr int line_bytes = Stage::pitch * 16;
+    // The place of a thread in the first fragment of those from line `first` on.
+    static __device__ int start(int first)
+    {
+        const int lane = threadIdx.x % 32;
+        const int half_of = right ? lane / 8 % 2 : lane / 16;
+        const int line = right ? lane / 16 * 8 + lane % 8 : lane % 16;
+        if constexpr (deep) {
+            return Stage::at(first + line, half_of) * int{sizeof(T)};
+        } else if constexpr (sizeof(T) == 2) {
+            // Matrices are transposed: what are lines of an operand along the depth are chunks here.
+            const int other = right ? lane % 16 : lane / 16 * 8 + lane % 8;
+            return Stage::at(other, first / 8 + (right ? lane / 16 : lane / 8 % 2)) * int{sizeof(T)};
+        } else {
+            return 0;
         }
     }
-}
-
-// Registers of a right operand, of 32 bytes of the depth and 16 columns from `column` on.
-template <class Stage, bool deep, class T>
-__device__ inline void load_right(uint32_t (&into)[4], const T *memory, shared_place place, int column,
-                                  int inner)
-{
-    const int lane = threadIdx.x % 32;
-    if constexpr (deep) {
-        const int from =
-            Stage::at(column + lane / 16 * 8 + lane % 8, inner * 2 + lane / 8 % 2);
-        load_fragments<false>(into, place + from * int{sizeof(T)});
-    } else if constexpr (sizeof(T) == 2) {
-        const int from = Stage::at(inner * 16 + lane % 16, column / 8 + lane / 16);
-        load_fragments<true>(into, place + from * int{sizeof(T)});
-    } else {
+    // The fragments of a stage at `place` from a part of the depth on; `from` is what `start` gave.
+    static __device__ void load(fragment (&into)[count], const T *memory, shared_place place, int from,
+                                int first, int inner)
+    {
 #pragma unroll
-        for (int part = 0; part < 4; ++part) {
-            const int line = inner * 8 + part % 2 * 4 + lane % 4;
-            into[part] = bits_of(memory[Stage::element(line, column + part / 2 * 8 + lane / 4)]);
+        for (int each = 0; each < count; ++each) {
+            if constexpr (deep) {
+                load_fragments<false>(into[each].parts,
+                                      moved(place + from, inner * 32) + each * 16 * line_bytes);
+            } else if constexpr (paired) {
+                const shared_place line = moved(place + from, each % 4 * 32) + each / 4 * 128;
+                load_fragments<true>(into[each].parts, line + inner * 16 * line_bytes);
+            } else if constexpr (sizeof(T) == 2) {
+                const int there = start(first + each * 16) + inner * 16 * line_bytes;
+                load_fragments<true>(into[each].parts, place + there);
+            } else {
+                const int lane = threadIdx.x % 32;
+#pragma unroll
+                for (int part = 0; part < 4; ++part) {
+                    const int across = right ? part / 2 : part % 2, along = right ? part % 2 : part / 2;
+                    const int line = inner * 8 + along * 4 + lane % 4;
+                    const int element = first + each * 16 + across * 8 + lane / 4;
+                    into[each].parts[part] = bits_of(memory[Stage::element(line, element)]);
+                }
+            }
         }
     }
-}
+};
 
 // How the warps of a block multiply by matrix units, as `Units` says: `down` of the warps stand above
 // each other and the others beside, each with `tall` x `wide` parts of 16 x 16 elements. An operand that
@@ -528,7 +574,7 @@ struct by_warps {
                 const int r = part / 4 / wide, c = part / 4 % wide, half_of = part / 2 % 2;
                 const int row = top + r * 16 + lane / 4 + part % 2 * 8;
                 const int column = first + c * 16 + half_of * 8 + lane % 4 * 2;
-                const int64_t left = all ? 2 : row < valid_rows ? valid_columns - column : 0;
+                const auto left = columns_left(all, row < valid_rows ? valid_columns - column : 0);
                 how(&sums[r][c][half_of][part % 2 * 2], block_row + row, block_column + column, left);
             }
         };
@@ -539,54 +585,75 @@ struct by_warps {
         __syncthreads();
         stages_of<T, left_stage, right_stage, left_deep, right_deep> operands(
             steps.now, staging, complete);
-        const auto load = [&](int number) { return operands.template load<depth>(steps, number); };
-        int ahead = 0;
-        for (int number = 0; number < stages - 1; ++number) {
-            ahead += load(number) ? 1 : 0;
-            commit_chunks();
-        }
-        for (int number = 0; ahead > 0; number = number + 1 == stages ? 0 : number + 1) {
+        fragment lefts[2][tall];
+        fragment rights[2][wide];
+        using left_parts = fragments_of<left_stage, left_deep, false, tall, T>;
+        using right_parts = fragments_of<right_stage, right_deep, true, wide, T>;
+        const int left_start = left_parts::start(top);
+        const int right_start = right_parts::start(first);
+        const auto fetch = [&](int number, int inner) {
+            const shared_place place = operands.at(number);
+            const T *const memory = operands.memory + number * operands.elements;
+            left_parts::load(lefts[inner % 2], memory, place, left_start, top, inner);
+            right_parts::load(rights[inner % 2], memory + left_stage::elements,
+                              place + operands.left_bytes, right_start, first, inner);
+        };
+        // Goes to a stage. The matrix units have products of the one before meanwhile.
+        const auto enter = [&](int number) {
             wait_for_chunks<stages - 2>();
             __syncthreads();
-            const shared_place left = operands.at(number);
-            const shared_place right = left + operands.left_bytes;
-            const T *const memory = operands.memory + number * operands.elements;
-            fragment lefts[2][tall];
-            fragment rights[2][wide];
-            const auto fetch = [&](int inner) {
+            fetch(number, 0);
+        };
+        // The part of a step beside which copies begin: with two stages they are awaited at its end.
+        constexpr int begins = stages > 2 && depth / deep > 2 ? 1 : 0;
+        int ahead = 0;
+        int number = 0;
+        // The steps beside which whole ones are copied, or any, or none is left to copy.
+        const auto run = [&](auto whole) {
+            while (ahead > 0) {
+                if constexpr (whole) {
+                    if (!steps.find() || !operands.template is_whole<depth>(steps.now)) {
+                        return;
+                    }
+                }
+                const int next = number + 1 == stages ? 0 : number + 1;
 #pragma unroll
-                for (int r = 0; r < tall; ++r) {
-                    load_left<left_stage, left_deep>(lefts[inner % 2][r].parts, memory, left,
-                                                     top + r * 16, inner);
+                for (int inner = 0; inner < depth / deep; ++inner) {
+                    if (inner + 1 < depth / deep) {
+                        fetch(number, inner + 1);
+                    } else if (whole || ahead > 0) {
+                        enter(next);
+                    }
+                    Units::template multiply<T>(sums, lefts[inner % 2], rights[inner % 2]);
+                    if (inner == begins) {
+                        // All warps had what they need of this stage before the last barrier.
+                        const int last = number == 0 ? stages - 1 : number - 1;
+                        if constexpr (whole) {
+                            operands.template load_whole<depth>(steps, last);
+                        } else {
+                            ahead -= operands.template load<depth>(steps, last) ? 0 : 1;
+                        }
+                        commit_chunks();
+                    }
                 }
-#pragma unroll
-                for (int c = 0; c < wide; ++c) {
-                    load_right<right_stage, right_deep>(rights[inner % 2][c].parts,
-                                                        memory + left_stage::elements, right,
-                                                        first + c * 16, inner);
-                }
-            };
-            fetch(0);
-#pragma unroll
-            for (int inner = 0; inner < depth / deep; ++inner) {
-                if (inner + 1 < depth / deep) {
-                    fetch(inner + 1);
-                }
-                Units::template multiply<T>(sums, lefts[inner % 2], rights[inner % 2]);
-                if (inner == 0) {
-                    // What is found out about the next copies takes long; the matrix units work
-                    // meanwhile.
-                    ahead += load(number == 0 ? stages - 1 : number - 1) ? 0 : -1;
-                    commit_chunks();
-                }
+                number = next;
             }
+        };
+        for (int each = 0; each < stages - 1; ++each) {
+            ahead += operands.template load<depth>(steps, each) ? 1 : 0;
+            commit_chunks();
         }
+        if (ahead > 0) {
+            enter(0);
+        }
+        run(std::true_type{}); // without calls, so that all registers are free
+        run(std::false_type{});
         wait_for_chunks<0>();
         __syncthreads();
-        const auto take = [&](const float *pair, int64_t row, int64_t column, int64_t left) {
+        const auto take = [&](const float *pair, int64_t row, int64_t column, auto left) {
             to.take(row, column, left, lanes<float, 2>{pair[0], pair[1]});
         };
-        if (complete) {
+        if (complete && to.whole) {
             visit(std::true_type{}, take);
         } else {
             visit(std::false_type{}, take);

@@ -11,10 +11,10 @@
 
 // The library: floor_div, ceil_div, bits_of, float_of, absolute, max, min, isfinite, too_large,
 // max_of_floats, min_of_floats, lanes, enough, aligned, at_once, store_lanes, store_all_lanes,
-// divisor, matrix, factors, factors_from, sums_used, sums_for, product_steps, place_of,
-// copy_chunk, commit_chunks, wait_for_chunks, load_fragments, seen_bits, leading_bits,
-// multiply_leading, fragment, halves, in_tf32, strides, staged, stages_of, load_left, load_right,
-// by_warps, multiply_blocks, multiply_along.
+// divisor, matrix, factors, factors_from, sums_used, sums_for, columns_left, product_steps,
+// place_of, moved, copy_chunk, commit_chunks, wait_for_chunks, load_fragments, seen_bits,
+// leading_bits, multiply_leading, fragment, halves, in_tf32, strides, staged, stages_of,
+// fragments_of, by_warps, multiply_blocks, multiply_along, allow_shared.
 
 extern "C" __global__ void gram_1(
     const float *__restrict X, float *__restrict G, int64_t M, int64_t N, int64_t programs)
@@ -31,7 +31,7 @@ extern "C" __global__ void gram_1(
         // load(X[k*TK:(k+1)*TK, i*TN:(i+1)*TN] -> left)
         // load(X[k*TK:(k+1)*TK, j*TN:(j+1)*TN] -> right)
         // gemm(left, right, g, trans_a=True, precision="tf32x3")
-        sketch::multiply_along<sketch::by_warps<4, 2, 2, 2, 32, 2, false, false, sketch::in_tf32>,
+        sketch::multiply_along<sketch::by_warps<4, 2, 2, 2, 32, 3, false, false, sketch::in_tf32>,
             true>(
             sketch::ceil_div(M, TK),
             [&]([[maybe_unused]] int64_t k) {
@@ -41,17 +41,19 @@ extern "C" __global__ void gram_1(
                     sketch::matrix<const float>{X + N * TK * k + TN * i, 1, N},
                     sketch::matrix<const float>{X + N * TK * k + TN * j, N, 1}};
             },
-            sketch::sums_for<float>([&]([[maybe_unused]] int64_t row, int64_t first, int64_t left,
-                const sketch::lanes<float, 2> &g_row_2_lanes) {
-                // store(g -> G[i*TN:(i+1)*TN, j*TN:(j+1)*TN])
-                float *const G_row = G + ((i * TN + row) * N + j * TN);
-                sketch::lanes<float, 2> G_row_lanes;
-                #pragma unroll
-                for (int part = 0; part < 2; ++part) {
-                    const float g_value = g_row_2_lanes[part];
-                    G_row_lanes[part] = g_value;
-                }
-                sketch::store_lanes(G_row + first, left, G_row_lanes);
+            sketch::sums_for<float>(sketch::aligned<2>(G + ((i * TN + 0) * N + j * TN), G + ((i * TN
+                + 1) * N + j * TN)),
+                [&]([[maybe_unused]] int64_t row, int64_t first, auto left, const
+                    sketch::lanes<float, 2> &g_row_2_lanes) {
+                    // store(g -> G[i*TN:(i+1)*TN, j*TN:(j+1)*TN])
+                    float *const G_row = G + ((i * TN + row) * N + j * TN);
+                    sketch::lanes<float, 2> G_row_lanes;
+                    #pragma unroll
+                    for (int part = 0; part < 2; ++part) {
+                        const float g_value = g_row_2_lanes[part];
+                        G_row_lanes[part] = g_value;
+                    }
+                    sketch::store_lanes(G_row + first, left, G_row_lanes);
             }), block_memory + 256);
         __syncthreads();
     }
@@ -74,8 +76,9 @@ extern "C" int64_t gram(const float *__restrict X, float *__restrict G, int64_t 
     {
         const int64_t programs = sketch::ceil_div(N, TN) * sketch::ceil_div(N, TN);
         const int64_t blocks = std::min<int64_t>(programs, 65536);
+        sketch::allow_shared(gram_1, 49408);
         if (blocks > 0) {
-            gram_1<<<static_cast<unsigned>(blocks), 128, 33024>>>(X, G, M, N, programs);
+            gram_1<<<static_cast<unsigned>(blocks), 128, 49408>>>(X, G, M, N, programs);
         }
         if (cudaGetLastError() != cudaSuccess) {
             return -2;

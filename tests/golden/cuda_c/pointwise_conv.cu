@@ -11,10 +11,10 @@
 
 // The library: floor_div, ceil_div, bits_of, float_of, absolute, max, min, isfinite, too_large,
 // max_of_floats, min_of_floats, lanes, enough, aligned, at_once, store_lanes, store_all_lanes,
-// divisor, matrix, factors, factors_from, sums_used, sums_for, product_steps, place_of,
-// copy_chunk, commit_chunks, wait_for_chunks, load_fragments, seen_bits, leading_bits,
-// multiply_leading, fragment, halves, in_tf32, strides, staged, stages_of, load_left, load_right,
-// by_warps, multiply_blocks, multiply_along, allow_shared.
+// divisor, matrix, factors, factors_from, sums_used, sums_for, columns_left, product_steps,
+// place_of, moved, copy_chunk, commit_chunks, wait_for_chunks, load_fragments, seen_bits,
+// leading_bits, multiply_leading, fragment, halves, in_tf32, strides, staged, stages_of,
+// fragments_of, by_warps, multiply_blocks, multiply_along, allow_shared.
 
 extern "C" __global__ void pointwise_conv_1(
     const float *__restrict X, const float *__restrict WEIGHT, float *__restrict Y, int64_t B,
@@ -32,7 +32,7 @@ extern "C" __global__ void pointwise_conv_1(
         // load(XV[b, 0:C, i*TP:(i+1)*TP] -> x)
         // load(WV[j*TO:(j+1)*TO, 0:C] -> w)
         // dot(x, w, y, trans_a=True, trans_b=True, precision="tf32x3")
-        sketch::multiply_along<sketch::by_warps<4, 2, 4, 2, 32, 2, false, true, sketch::in_tf32>,
+        sketch::multiply_along<sketch::by_warps<4, 2, 4, 2, 32, 3, false, true, sketch::in_tf32>,
             false>(
             1,
             [&](int64_t) {
@@ -41,17 +41,19 @@ extern "C" __global__ void pointwise_conv_1(
                     sketch::matrix<const float>{X + C * H * W * b + TP * i, 1, H * W},
                     sketch::matrix<const float>{WEIGHT + C * TO * j, 1, C}};
             },
-            sketch::sums_for<float>([&]([[maybe_unused]] int64_t row, int64_t first, int64_t left,
-                const sketch::lanes<float, 2> &y_row_2_lanes) {
-                // store(y -> YV[b, i*TP:(i+1)*TP, j*TO:(j+1)*TO])
-                float *const Y_row = Y + ((b * (H * W) + (i * TP + row)) * O + j * TO);
-                sketch::lanes<float, 2> Y_row_lanes;
-                #pragma unroll
-                for (int part = 0; part < 2; ++part) {
-                    const float y_value = y_row_2_lanes[part];
-                    Y_row_lanes[part] = y_value;
-                }
-                sketch::store_lanes(Y_row + first, left, Y_row_lanes);
+            sketch::sums_for<float>(sketch::aligned<2>(Y + ((b * (H * W) + (i * TP + 0)) * O + j *
+                TO), Y + ((b * (H * W) + (i * TP + 1)) * O + j * TO)),
+                [&]([[maybe_unused]] int64_t row, int64_t first, auto left, const
+                    sketch::lanes<float, 2> &y_row_2_lanes) {
+                    // store(y -> YV[b, i*TP:(i+1)*TP, j*TO:(j+1)*TO])
+                    float *const Y_row = Y + ((b * (H * W) + (i * TP + row)) * O + j * TO);
+                    sketch::lanes<float, 2> Y_row_lanes;
+                    #pragma unroll
+                    for (int part = 0; part < 2; ++part) {
+                        const float y_value = y_row_2_lanes[part];
+                        Y_row_lanes[part] = y_value;
+                    }
+                    sketch::store_lanes(Y_row + first, left, Y_row_lanes);
             }), block_memory + 256);
         __syncthreads();
     }
@@ -82,9 +84,9 @@ extern "C" int64_t pointwise_conv(
     {
         const int64_t programs = B * sketch::ceil_div(H * W, TP) * sketch::ceil_div(O, TO);
         const int64_t blocks = std::min<int64_t>(programs, 65536);
-        sketch::allow_shared(pointwise_conv_1, 49408);
+        sketch::allow_shared(pointwise_conv_1, 73984);
         if (blocks > 0) {
-            pointwise_conv_1<<<static_cast<unsigned>(blocks), 128, 49408>>>(X, WEIGHT, Y, B, C, O,
+            pointwise_conv_1<<<static_cast<unsigned>(blocks), 128, 73984>>>(X, WEIGHT, Y, B, C, O,
                 H, W, programs);
         }
         if (cudaGetLastError() != cudaSuccess) {

@@ -12,10 +12,10 @@
 // The library: floor_div, ceil_div, bits_of, float_of, absolute, max, min, exp2, log2, isfinite,
 // too_large, max_of_floats, min_of_floats, lanes, enough, aligned, at_once, load_lanes,
 // load_all_lanes, store_lanes, store_all_lanes, over_lanes, divisor, matrix, factors,
-// factors_from, sums_in, product_steps, place_of, copy_chunk, commit_chunks, wait_for_chunks,
-// load_fragments, seen_bits, leading_bits, multiply_leading, fragment, halves, in_tf32, strides,
-// staged, stages_of, load_left, load_right, by_warps, multiply_blocks, multiply_along, layout,
-// allow_shared.
+// factors_from, sums_in, columns_left, product_steps, place_of, moved, copy_chunk, commit_chunks,
+// wait_for_chunks, load_fragments, seen_bits, leading_bits, multiply_leading, fragment, halves,
+// in_tf32, strides, staged, stages_of, fragments_of, by_warps, multiply_blocks, multiply_along,
+// layout, allow_shared.
 
 extern "C" __global__ void retention_1(
     const float *__restrict Q, const float *__restrict K, const float *__restrict V,
@@ -69,7 +69,7 @@ extern "C" __global__ void retention_1(
             // load(Q[h, i*T:(i+1)*T, 0:D] -> q)
             // load(K[h, i*T:(i+1)*T, 0:D] -> k)
             // matmul(q, k, scores, trans_b=True, precision="tf32x3")
-            sketch::multiply_along<sketch::by_warps<4, 2, 1, 1, 32, 2, true, true, sketch::in_tf32>,
+            sketch::multiply_along<sketch::by_warps<4, 2, 1, 1, 32, 3, true, true, sketch::in_tf32>,
                 false>(
                 1,
                 [&](int64_t) {
@@ -147,7 +147,7 @@ extern "C" __global__ void retention_1(
             // load(V[h, i*T:(i+1)*T, j*TD:(j+1)*TD] -> v)
             // matmul(scores, v, y, precision="tf32x3")
             __syncthreads();
-            sketch::multiply_along<sketch::by_warps<4, 2, 1, 1, 32, 2, true, false,
+            sketch::multiply_along<sketch::by_warps<4, 2, 1, 1, 32, 3, true, false,
                 sketch::in_tf32>, true>(
                 1,
                 [&](int64_t) {
@@ -161,7 +161,7 @@ extern "C" __global__ void retention_1(
                     16896);
             // gemm(q, state, y, precision="tf32x3")
             __syncthreads();
-            sketch::multiply_along<sketch::by_warps<4, 2, 1, 1, 32, 2, true, false,
+            sketch::multiply_along<sketch::by_warps<4, 2, 1, 1, 32, 3, true, false,
                 sketch::in_tf32>, false>(
                 1,
                 [&](int64_t) {
@@ -204,7 +204,7 @@ extern "C" __global__ void retention_1(
             // load(V[h, i*T:(i+1)*T, j*TD:(j+1)*TD] -> v)
             // matmul(k, v, block, trans_a=True, precision="tf32x3")
             __syncthreads();
-            sketch::multiply_along<sketch::by_warps<4, 2, 2, 1, 32, 2, false, false,
+            sketch::multiply_along<sketch::by_warps<4, 2, 2, 1, 32, 3, false, false,
                 sketch::in_tf32>, true>(
                 1,
                 [&](int64_t) {
@@ -261,12 +261,12 @@ extern "C" int64_t retention(
     {
         const int64_t programs = H * sketch::ceil_div(D, TD);
         const int64_t blocks = std::min<int64_t>(programs, 65536);
-        sketch::layout shared{41472};
+        sketch::layout shared{53760};
         const int64_t state_place = shared.add(sizeof(float), {D, TD});
         const int64_t block_place = shared.add(sizeof(float), {D, TD});
         const int64_t q_mul_place = shared.add(sizeof(float), {T, D});
         const int64_t k_mul_place = shared.add(sizeof(float), {T, D});
-        sketch::allow_shared(retention_1, 106752);
+        sketch::allow_shared(retention_1, 119040);
         if (blocks > 0) {
             retention_1<<<static_cast<unsigned>(blocks), 128,
                 static_cast<unsigned>(shared.bytes())>>>(Q, K, V, GAMMA, Y, H, N, D, programs,

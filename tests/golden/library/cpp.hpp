@@ -225,7 +225,7 @@ struct half {
     uint16_t bits;
 };
 
-inline half to_half(float x)
+inline uint16_t half_bits(float x)
 {
     const uint32_t sign = bits_of(x) & 0x80000000U;
     const uint32_t magnitude = bits_of(x) ^ sign;
@@ -236,33 +236,39 @@ inline half to_half(float x)
     const uint32_t special = magnitude > 0x7f800000U ? 0x7e00U : 0x7c00U;
     const uint32_t finite = magnitude < 0x38800000U ? small : normal;
     const uint32_t result = magnitude >= 0x47800000U ? special : finite;
-    return half{static_cast<uint16_t>(result | (sign >> 16))};
+    return static_cast<uint16_t>(result | (sign >> 16));
 }
+
+inline half to_half(float x) { return half{half_bits(x)}; }
 
 inline half to_half(double x) { return to_half(odd(x)); }
 
-inline float to_float(half x)
+inline float float_of_half(uint32_t x)
 {
-    const uint32_t magnitude = x.bits & 0x7fffU;
-    const uint32_t sign = static_cast<uint32_t>(x.bits & 0x8000U) << 16;
+    const uint32_t magnitude = x & 0x7fffU;
+    const uint32_t sign = (x & 0x8000U) << 16;
     // 2^112 rebiases the exponent and normalises subnormals.
     const float finite = float_of(magnitude << 13) * 0x1p112F;
     const uint32_t special = (magnitude << 13) + 0x70000000U;
     return float_of((magnitude >= 0x7c00U ? special : bits_of(finite)) | sign);
 }
 
+inline float to_float(half x) { return float_of_half(x.bits); }
+
 // The upper half of a float.
 struct bfloat16 {
     uint16_t bits;
 };
 
-inline bfloat16 to_bfloat16(float x)
+inline uint16_t bfloat16_bits(float x)
 {
     const uint32_t bits = bits_of(x);
     const uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
     const uint32_t quiet = (bits >> 16) | 0x40U;
-    return bfloat16{static_cast<uint16_t>(x != x ? quiet : rounded)};
+    return static_cast<uint16_t>(x != x ? quiet : rounded);
 }
+
+inline bfloat16 to_bfloat16(float x) { return bfloat16{bfloat16_bits(x)}; }
 
 inline bfloat16 to_bfloat16(double x) { return to_bfloat16(odd(x)); }
 
