@@ -35,8 +35,8 @@ _PRODUCT = """sketch product {{
 }}
 """
 #: How many rows and columns more than a block there are, and the depth: whole blocks, ragged ones,
-#: and hardly any depth.
-_SIZES = ((0, 0, 192), (1, -1, 131), (-30, 8, 1))
+#: hardly any depth, and ragged ones whose lines begin on 16 bytes.
+_SIZES = ((0, 0, 192), (1, -1, 131), (-30, 8, 1), (8, -8, 328))
 
 
 def product(
@@ -67,7 +67,8 @@ def product(
 
 def check(text: str, rows: int, columns: int, how: str, folder: Path) -> None:
     kernel = lowered(text, {})
-    assert f"multiply_along<sketch::{how}<" in kernel.source
+    way = "multiply_mapped" if how == "by_groups" else "multiply_along"
+    assert f"{way}<sketch::{how}<" in kernel.source
     artefact = TOOLCHAIN.compile(kernel, folder)
     assert artefact.details["warnings"] == ""
     with TOOLCHAIN.open(artefact) as session:
