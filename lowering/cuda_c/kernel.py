@@ -103,7 +103,7 @@ class KernelPrinter(Printer):
     `owners` gives for a buffer in the memory of another one the name of that one; `locals` are the
     program's, whose values may differ from place to place; `constants` are the values of the
     sketch's constants. Operands of `products` lie in shared memory from `staging` on, where they do
-    not take the destination's place; `mapped` are those that the copy engine may bring by `maps`."""
+    not take the destination's place; those that are `mapped` may come by `maps`."""
 
     written: Collection[str] = ()
     locals: frozenset[str] = frozenset()
@@ -322,7 +322,9 @@ class KernelPrinter(Printer):
             self.line(f"{self.library('multiply_along')}<{how}, {single}>(")
         self.depth += 1
         if operands:
-            self.line(f"{', '.join((self.maps.flag, *(self.maps.names[o.map] for o in operands)))},")
+            self.line(
+                f"{', '.join((self.maps.flag, *(self.maps.names[o.map] for o in operands)))},"
+            )
         self.line(f"{turns},")
         variable = "" if loop is None else self.name(loop.variable)
         turn = f"{variable}_turn" if first else variable

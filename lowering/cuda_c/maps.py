@@ -129,9 +129,7 @@ def _operand(
         _place(view, between),
         _place(view, before),
     )
-    return Operand(
-        Map(view.buffer, view.dtype, extents, lines if along_depth else PANEL), window
-    )
+    return Operand(Map(view.buffer, view.dtype, extents, lines if along_depth else PANEL), window)
 
 
 def _place(view: nodes.MatrixView, axes: Sequence[int]) -> ir.Expr:
@@ -146,12 +144,16 @@ def _ends_there(
     valid: ir.Expr, start: ir.Expr, size: ir.Expr, constants: Mapping[str, ir.Expr]
 ) -> bool:
     """Whether so many elements from `start` on are whole steps, or end where the axis does."""
-    number = constant_value(substitute(valid, constants))
+    number = constant_value(simplify(substitute(valid, constants)))
     if number is not None and number % PANEL == 0:
         return True
     if equal(ir.Binary("+", start, valid), size):
         return True
     match valid:
         case ir.Binary("min", left, right):
-            return all(_ends_there(each, start, size, constants) for each in (left, right))
-    return False
+            choices = [left, right]
+        case ir.Binary("+" | "-" as operator, ir.Binary("min", left, right), rest):
+            choices = [ir.Binary(operator, each, rest) for each in (left, right)]
+        case _:
+            return False
+    return all(_ends_there(each, start, size, constants) for each in choices)

@@ -84,8 +84,8 @@ __device__ inline void copy_box(shared_place to, const tensor_map &map, const in
 #ifdef SKETCH_EMULATOR
     emulated::copy_box(to, &map, at, barrier);
 #else
-    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-                 "[%0], [%1, {%2, %3, %4, %5}], [%6];"
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], "
+                 "[%1, {%2, %3, %4, %5}], [%6];"
                  :
                  : "r"(to), "l"(&map), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(barrier)
                  : "memory");

@@ -8,7 +8,7 @@
 namespace sketch {
 
 // Where the first element of a matrix lies in a tensor: along the axes of its rows and columns, and
-// along those between the two and before both, as if they were one axis each.
+// along those between the two and before them, as if they were one axis each.
 struct window {
     int64_t row;
     int64_t column;
@@ -16,8 +16,8 @@ struct window {
     int64_t before;
 };
 
-// The operands of a product, from its first element on, and its extents; their windows where both are
-// of tensors that have maps.
+// The operands of a product, from its first element on, and its extents; their windows where the
+// tensors have maps.
 template <class L, class R> struct factors {
     int64_t rows;
     int64_t columns;

@@ -116,7 +116,9 @@ class CudaModule:
     ) -> Any:
         """How the copy engine finds a dense tensor of 16-bit elements, which have this number for
         the driver: see `described_tensor` in the library of CUDA-C. None where it cannot."""
-        return tensor is not None and encoded_map(tensor.data_ptr(), element, lines, extents) or None
+        if tensor is None:
+            return None
+        return encoded_map(tensor.data_ptr(), element, lines, extents)
 
     def launch(
         self, device: torch.device, name: str, blocks: int, threads: int, shared: int, *given: Any
