@@ -1,5 +1,5 @@
-"""CUDA-C: operands that the copy engine brings (TMA), in every form in which a tile lies in a tensor,
-equal the interpreter; where it could bring what is no part of a tile, threads copy."""
+"""CUDA-C: products of operands that the copy engine brings (TMA), in every form in which a tile
+lies in a tensor, equal the interpreter; where more than the tile would come, threads copy."""
 
 from __future__ import annotations
 

@@ -10,12 +10,12 @@
 #include <cuda_runtime.h>
 
 // The library: floor_div, ceil_div, bits_of, float_of, odd, half, to_half, to_half_double,
-// half_to_float, sign, max, min, round, too_large, max_of_floats, min_of_floats, both, lanes,
-// enough, aligned, at_once, store_lanes, store_all_lanes, divisor, matrix, window, factors,
-// factors_from, sums_used, sums_for, product_steps, place_of, copy_chunk, commit_chunks,
-// wait_for_chunks, fragment, strides, staged, stages_of, multiply_blocks, multiply_along,
-// show_to_units, begin_products, commit_products, wait_for_products, described, SKETCH_SUMS_32,
-// group_half, panels, copied_operands, by_groups, allow_shared.
+// half_to_float, sign, max, min, round, too_large, max_of_floats, min_of_floats, lanes, enough,
+// aligned, at_once, store_lanes, store_all_lanes, divisor, matrix, window, factors, factors_from,
+// sums_used, sums_for, product_steps, place_of, copy_chunk, commit_chunks, wait_for_chunks,
+// fragment, strides, staged, stages_of, multiply_blocks, multiply_along, show_to_units,
+// begin_products, commit_products, wait_for_products, described, SKETCH_SUMS_32, group_half,
+// panels, copied_operands, by_groups, allow_shared.
 
 extern "C" __global__ void matmul_half_1(
     const sketch::half *__restrict A, const sketch::half *__restrict B,

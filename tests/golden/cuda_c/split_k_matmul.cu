@@ -10,7 +10,7 @@
 #include <cuda_runtime.h>
 
 // The library: floor_div, ceil_div, bits_of, float_of, max, min, natural, too_large,
-// max_of_floats, min_of_floats, both, lanes, divisor, matrix, widened, atomic_replace, added,
+// max_of_floats, min_of_floats, lanes, divisor, matrix, widened, atomic_replace, added,
 // atomic_add, window, factors, factors_from, sums_in, product_steps, by_threads, multiply_blocks,
 // multiply_along, filled, fill.
 

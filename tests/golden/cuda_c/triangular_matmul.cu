@@ -10,7 +10,7 @@
 #include <cuda_runtime.h>
 
 // The library: floor_div, ceil_div, bits_of, float_of, max, min, too_large, max_of_floats,
-// min_of_floats, both, lanes, enough, aligned, at_once, store_lanes, store_all_lanes, over_lanes,
+// min_of_floats, lanes, enough, aligned, at_once, store_lanes, store_all_lanes, over_lanes,
 // divisor, matrix, widened, added, window, factors, factors_from, sums_in, product_steps,
 // by_threads, multiply_blocks, multiply_along, layout, arena, allow_shared, filled, fill.
 
