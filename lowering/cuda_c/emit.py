@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections.abc import Iterable
 
 import attrs
 
@@ -23,6 +24,7 @@ from sketchc.lowering.c_source.printer import INDENT, Printer
 from sketchc.lowering.cuda_c.copies import with_copies
 from sketchc.lowering.cuda_c.kernel import EXCHANGE_BYTES, KernelPrinter
 from sketchc.lowering.cuda_c.library.texts import LIBRARY
+from sketchc.lowering.cuda_c.maps import ELEMENTS, Map, Maps, Operand, mapped, written_by
 from sketchc.lowering.cuda_c.module import Launched, module_text
 from sketchc.lowering.cuda_c.products import Products, products_of
 from sketchc.lowering.cuda_c.sums import Sums, sums_of
@@ -155,12 +157,15 @@ class _Host(HostPrinter):
     def _launch(self, launch: nodes.Launch) -> None:
         sums = sums_of(launch.program, shared_memory(self.sketch))
         memory = self._placed(sums.program)
-        printer = self._kernel(launch, sums, memory)
+        written = written_by(launch.program, shared_memory(self.sketch))
+        operands = mapped(sums.program, memory.products, literals(self.sketch), written)
+        maps = self._maps(operands.values())
+        printer = self._kernel(launch, sums, memory, operands, maps)
         self.used |= printer.used
         known = [name for name in self._known if name in printer.names]
         self.names |= set(known)
         entry = f"{entry_name(self.sketch.name)}_{len(self.kernels) + 1}"
-        head = self._head(entry, known, printer, memory)
+        head = self._head(entry, known, printer, memory, maps)
         self.kernels.append((head, printer))
         self.launched[launch.phase] = Launched(
             entry,
@@ -170,6 +175,7 @@ class _Host(HostPrinter):
             memory.sized,
             memory.scratch,
             _SCRATCH_BLOCKS if memory.scratch else MOST_BLOCKS,
+            maps,
         )
         programs, blocks = self._own("programs"), self._own("blocks")
         self.open("")
@@ -190,6 +196,7 @@ class _Host(HostPrinter):
             self.reserve(arena, memory.scratch, blocks)
             arguments += [f"{arena}.memory()", f"{arena}.bytes()"]
             arguments += [f"{identifier(storage.name)}_place" for storage in memory.scratch]
+        arguments += self._described(maps)
         if memory.most > _FREE_BYTES:
             self.line(f"{self.helper('allow_shared', entry, str(memory.most))};")
         threads = 32 * memory.products.warps
@@ -201,6 +208,29 @@ class _Host(HostPrinter):
         self.line(_FAILED)
         self.close()
         self.close()
+
+    def _maps(self, operands: Iterable[tuple[Operand, Operand]]) -> Maps:
+        """Names for the maps of a launch."""
+        names: dict[Map, str] = {}
+        for each in (operand.map for pair in operands for operand in pair):
+            if each not in names:
+                name = self._own(f"{identifier(each.buffer)}_map")
+                while name in names.values():
+                    name += "_"
+                names[each] = name
+        return Maps(names, self._own("mapped")) if names else Maps()
+
+    def _described(self, maps: Maps) -> list[str]:
+        """The arguments for maps, which are made here."""
+        made = []
+        for each, name in maps.names.items():
+            self.line(f"{self.library('tensor_map')} {name}{{}};")
+            extents = f"{{{self.listed(each.extents)}}}"
+            told = (name, str(ELEMENTS[each.dtype]), self.name(each.buffer), extents)
+            made.append(self.helper("described_tensor", *told, str(each.lines)))
+        if made:
+            self.line(f"const bool {maps.flag} = {CPP.fold('&&', made)};")
+        return [*maps.names.values(), maps.flag] if made else []
 
     def _placed(self, program: nodes.Program) -> _Memory:
         constants = literals(self.sketch)
@@ -231,7 +261,14 @@ class _Host(HostPrinter):
         most = used + (room - taken if sized else 0)
         return _Memory(tuple(shared), tuple(sized), scratch, used, most, staging, products)
 
-    def _kernel(self, launch: nodes.Launch, sums: Sums, memory: _Memory) -> KernelPrinter:
+    def _kernel(
+        self,
+        launch: nodes.Launch,
+        sums: Sums,
+        memory: _Memory,
+        operands: dict[int, tuple[Operand, Operand]],
+        maps: Maps,
+    ) -> KernelPrinter:
         """The body of a kernel: the place of a program in the grid, its memory, its statements."""
         owners = shared_memory(self.sketch)
         tensors = [t.name for t in self.sketch.tensors if t.role is not ir.Role.IN]
@@ -248,6 +285,8 @@ class _Host(HostPrinter):
             products=memory.products,
             sums=sums,
             staging=memory.staging,
+            mapped=operands,
+            maps=maps,
         )
         rest = Code(self._own("program"))
         for number, loop in reversed(list(enumerate(launch.grid))):
@@ -280,7 +319,12 @@ class _Host(HostPrinter):
         return printer.helper("ceil_div", stop, printer.scalar(loop.step))
 
     def _head(
-        self, entry: str, known: list[str], printer: KernelPrinter, memory: _Memory
+        self,
+        entry: str,
+        known: list[str],
+        printer: KernelPrinter,
+        memory: _Memory,
+        maps: Maps,
     ) -> list[str]:
         """The lines of a kernel before its body."""
         program, programs = self._own("program"), self._own("programs")
@@ -294,6 +338,9 @@ class _Host(HostPrinter):
             parameters += ["char *scratch_memory", "int64_t scratch_bytes"]
             parameters += [f"int64_t {identifier(s.name)}_place" for s in memory.scratch]
             lines.append("char *const scratch = scratch_memory + blockIdx.x * scratch_bytes;")
+        kind = f"const __grid_constant__ {self.library('tensor_map')}" if maps.names else ""
+        parameters += [f"{kind} {name}" for name in maps.names.values()]
+        parameters += [f"bool {maps.flag}"] if maps.names else []
         lines.append("[[maybe_unused]] const int64_t thread = threadIdx.x;")
         lines.append("[[maybe_unused]] const int64_t threads = blockDim.x;")
         turn = f"{program} < {programs}; {program} += gridDim.x"

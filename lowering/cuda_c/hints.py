@@ -13,6 +13,10 @@ _PLAIN = "there is no matrix product in it: the blocks of an SM overlap loads wi
 _AHEAD = "operands of the next step come while those of this one are multiplied"
 _UNITS = "operands of f16 or bf16, added up in f32"
 _GROUPS = f"wgmma from 64 x 64 elements on; {_UNITS}"
+_ENGINE = (
+    "the copy engine brings operands of wgmma that are tiles of tensors whose lines begin on 16 "
+    "bytes, threads all others, while those of the step before are multiplied"
+)
 _IN_TF32 = "three products in tf32 are nearly one in f32"
 _NONE = 'matrix units take operands of f16 or bf16 here, and of f32 with precision="tf32x3"'
 _THREADS = "lanes are the threads of a block here"
@@ -31,11 +35,15 @@ def answers(plan: Plan) -> tuple[HintAnswer, ...]:
 
 
 def _of_products(word: str, plan: Plan, products: Sequence[ir.Compute]) -> Became:
+    in_halves = operand_types(plan, products) <= set(MATRIX)
     if word != "tensor_core":
-        return ("loads run ahead", _AHEAD) if products else ("not used", _PLAIN)
+        if not products:
+            return "not used", _PLAIN
+        by_engine = in_halves and in_groups(plan)
+        return ("TMA, cp.async", _ENGINE) if by_engine else ("loads run ahead", _AHEAD)
     if not products:
         return "not used", "there is no matrix product in it"
-    if operand_types(plan, products) <= set(MATRIX):
+    if in_halves:
         return ("wgmma, mma.sync", _GROUPS) if in_groups(plan) else ("mma.sync", _UNITS)
     floors = ((operand_types(plan, [each]), each.attributes.get("precision")) for each in products)
     if all(is_split(dtypes, precision) for dtypes, precision in floors):

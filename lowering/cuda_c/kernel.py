@@ -24,6 +24,7 @@ from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import equal
 from sketchc.ir.walk import names, substitute
 from sketchc.lowering.c_source.printer import Printer
+from sketchc.lowering.cuda_c.maps import Maps, Operand
 from sketchc.lowering.cuda_c.products import Products, along, lies_along
 from sketchc.lowering.cuda_c.sums import Sums, Use
 from sketchc.lowering.cuda_c.vectors import Vectors, at_lanes, most_lanes, vectors_of
@@ -103,7 +104,7 @@ class KernelPrinter(Printer):
     `owners` gives for a buffer in the memory of another one the name of that one; `locals` are the
     program's, whose values may differ from place to place; `constants` are the values of the
     sketch's constants. Operands of `products` lie in shared memory from `staging` on, where they do
-    not take the destination's place."""
+    not take the destination's place; those that are `mapped` may come by `maps`."""
 
     written: Collection[str] = ()
     locals: frozenset[str] = frozenset()
@@ -112,6 +113,8 @@ class KernelPrinter(Printer):
     products: Products
     sums: Sums
     staging: int = 0
+    mapped: Mapping[int, tuple[Operand, Operand]] = attrs.field(factory=dict)
+    maps: Maps = Maps()
     group: Group = Group.BLOCK
     _pending: Touched = Touched()
     _rows: dict[str, nodes.Row] = attrs.field(factory=dict)
@@ -313,8 +316,16 @@ class KernelPrinter(Printer):
         how = f"{self.library(shape.how)}<{', '.join(told)}>"
         most = most_lanes(call.extents[2], self.constants)
         single = "true" if most is not None and most <= shape.depth else "false"
-        self.line(f"{self.library('multiply_along')}<{how}, {single}>(")
+        operands = self.mapped.get(id(call), ())
+        if operands:
+            self.line(f"{self.library('multiply_mapped')}<{how}, {single}>(")
+        else:
+            self.line(f"{self.library('multiply_along')}<{how}, {single}>(")
         self.depth += 1
+        if operands:
+            self.line(
+                f"{', '.join((self.maps.flag, *(self.maps.names[o.map] for o in operands)))},"
+            )
         self.line(f"{turns},")
         variable = "" if loop is None else self.name(loop.variable)
         turn = f"{variable}_turn" if first else variable
@@ -326,7 +337,8 @@ class KernelPrinter(Printer):
         self.depth += 1
         self.line(f"{self.listed(call.extents)},")
         self.line(f"{self._view(left)},")
-        self.line(f"{self._view(right)}}};")
+        windows = [f"{{{self.listed(each.window)}}}" for each in operands]
+        self.line(f"{', '.join((self._view(right), *windows))}}};")
         self.depth -= 2
         self.line("},")
         use = self.sums.uses.get(id(call))

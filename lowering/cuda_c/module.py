@@ -11,6 +11,7 @@ import attrs
 
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import product
+from sketchc.lowering.cuda_c.maps import ELEMENTS, Maps
 from sketchc.lowering.kernel import LibraryPart
 from sketchc.lowering.loops.nests import step_name
 from sketchc.lowering.plan import Plan, Storage
@@ -27,7 +28,7 @@ _RESERVED = frozenset(
 class Launched:
     """A kernel as the host launches it: its name, what it takes of the host (tensors, and numbers
     with their C++ types), its threads, bytes of shared memory, the storages behind them whose sizes
-    the host knows, and storages in scratch memory, for at most `most_blocks` blocks."""
+    the host knows, storages in scratch memory, for at most `most_blocks` blocks, and maps."""
 
     entry: str
     takes: tuple[tuple[str, str], ...]
@@ -36,6 +37,7 @@ class Launched:
     shared: tuple[Storage, ...]
     scratch: tuple[Storage, ...]
     most_blocks: int
+    maps: Maps = Maps()
 
 
 def module_text(plan: Plan, launches: dict[int, Launched]) -> str:
@@ -81,12 +83,19 @@ class CudaWrapper(Wrapper):
             self.line("scratch = LOADED.scratch(pieces, blocks, device)", deeper)
             places = '*(("q", place) for place in pieces)'
             arguments += ['("P", scratch)', places]
+        for map_, name in launched.maps.names.items():
+            told = [self.dense(map_.buffer), str(ELEMENTS[map_.dtype]), str(map_.lines)]
+            told += (str(self.expression(extent)) for extent in map_.extents)
+            self.line(f"{name} = LOADED.described({', '.join(told)})", deeper)
+            arguments.append(f'("T", {name})')
+        if launched.maps.names:
+            arguments.append(f'("?", None not in ({", ".join(launched.maps.names.values())}))')
         shape = f'"{launched.entry}", blocks, {launched.threads}, {bytes_}'
         self.line(f"LOADED.launch(device, {shape}, {', '.join(arguments)})", deeper)
 
     def _argument(self, name: str, kind: str) -> str:
         """An argument with how C holds it: "P" a pointer, "q" an integer, "d" a double, "?" a truth
-        value."""
+        value ("T", of no argument of the sketch: a tensor's map)."""
         sketch = self.plan.sketch
         tensors = {tensor.name: tensor for tensor in sketch.tensors}
         if name in tensors:

@@ -34,8 +34,11 @@ _SUMS, _SUMS_OF_SPLIT = 128, 64
 #: See `by_threads`.
 _THREADS_DOWN, _ELEMENT_DEPTH = 16, 8
 #: See `by_groups` in `library/groups.hpp`: warps and rows of a group, columns of its instructions,
-#: bytes of a line of operands, the border on which they begin.
+#: bytes of a line of operands, the border on which they begin; elements of such a line.
 _GROUP, _GROUP_ROWS, _GROUP_COLUMNS, _GROUP_LINE, _GROUP_BYTES = 4, 64, (64, 128, 256), 128, 1024
+PANEL = 64
+#: See `mapped_operands` in `library/maps.hpp`: bytes of the barriers of a stage.
+_BARRIER_BYTES = 16
 #: The chip that has such instructions.
 _GROUP_CHIP = "sm_90"
 
@@ -188,7 +191,7 @@ class _Shapes:
         tall = min(tall, 2 * _SUMS // columns)
         rows = _GROUP_ROWS * groups * tall
         stages = 4 if self.warps > WARPS else 3
-        size = stages * (rows + columns) * _GROUP_LINE
+        size = stages * ((rows + columns) * _GROUP_LINE + _BARRIER_BYTES)
         return Shape("by_groups", (groups, tall, columns, stages), rows, columns, _DEPTHS[0], size)
 
     def _of_warps(

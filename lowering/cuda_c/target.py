@@ -67,7 +67,10 @@ _MISUSE = (
 _ASSEMBLY = (
     *("cp.async", "ldmatrix.sync", "mma.sync", "max.NaN", "min.NaN", "wgmma.fence.sync"),
     *("wgmma.mma_async.sync", "wgmma.commit_group.sync", "wgmma.wait_group.sync"),
-    *("fence.proxy.async.shared::cta", "cvt.rna.tf32", "cvt.rn.f16", "cvt.rn.bf16", "cvt.f32.f16"),
+    *("fence.proxy.async.shared::cta", "cvt.rna.tf32", "mbarrier.init", "mbarrier.inval"),
+    *("cvt.rn.f16", "cvt.rn.bf16", "cvt.f32.f16"),
+    *("mbarrier.arrive", "{ .reg .pred %%done; mbarrier.try_wait.parity.shared::cta.b64"),
+    "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes",
 )
 _TOO_LARGE = r"uses too much shared data|too many resources|bytes of shared memory"
 

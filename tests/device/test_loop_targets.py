@@ -21,6 +21,8 @@ from cpp_cases import (
     sizes,
 )
 from example_sizes import params_for
+from test_cuda_c_groups import product
+from test_cuda_c_maps import BROUGHT, COPIED
 from triton_cases import Array, assert_close, lower, make_case
 from triton_sketches import SKETCHES
 
@@ -141,3 +143,52 @@ def test_floats_are_narrowed_to_the_nearest(target: str, tmp_path: Path) -> None
         assert torch.equal(torch.isnan(found.cpu()), torch.isnan(expected))
         kept = ~torch.isnan(expected)
         assert torch.equal(found.cpu()[kept], expected[kept])
+
+
+#: Rows, columns and depth of products: whole tiles, ragged ones whose lines begin on 16 bytes or do
+#: not, and hardly anything.
+PRODUCT_SIZES = [
+    (128, 256, 512),
+    (1000, 1544, 904),
+    (127, 264, 1),
+    (129, 255, 72),
+    (1, 8, 8),
+    (257, 1, 65),
+    (101, 103, 107),
+    (300, 4097, 64),
+]
+
+
+@pytest.mark.parametrize("turned", [(a, b) for a in (False, True) for b in (False, True)])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_products_of_groups_of_warps(dtype: str, turned: tuple[bool, bool], tmp_path: Path) -> None:
+    """By the copy engine or by threads: where tensors begin decides, too."""
+    short = {"float16": "f16", "bfloat16": "bf16"}[dtype]
+    function = dropin(product(128, 256, turned, dtype=short), "product", {}, tmp_path, "cuda_c")
+
+    def matrix(rows: int, columns: int, turn: bool, first: int) -> Any:
+        shape = (columns, rows) if turn else (rows, columns)
+        place = torch.randn(first + rows * columns, device="cuda").to(getattr(torch, dtype))
+        return place[first:].view(shape)
+
+    for m, n, k in PRODUCT_SIZES:
+        for first in (0, 1, 8):
+            left, right = matrix(m, k, turned[0], first), matrix(k, n, turned[1], first)
+            bias = torch.randn(n, device="cuda")
+            a = (left.T if turned[0] else left).double()
+            b = (right.T if turned[1] else right).double()
+            error = function(left, right, bias) - torch.relu(a @ b + bias)
+            largest = float((a.abs() @ b.abs()).max() + bias.abs().max())
+            assert float(error.abs().max()) <= 2**-20 * k**0.5 * largest, (m, n, k, first)
+
+
+@pytest.mark.parametrize("name", [*BROUGHT, *COPIED])
+def test_tiles_of_tensors_as_operands(name: str, tmp_path: Path) -> None:
+    kernel = lower({**BROUGHT, **COPIED}[name], "cuda_c")[1]
+    function = dropin({**BROUGHT, **COPIED}[name], kernel.name, {}, tmp_path, "cuda_c")
+    for seed, (m, n, k) in enumerate([(64, 64, 128), (65, 72, 200), (63, 65, 67), (136, 8, 328)]):
+        symbols = {"M": m, "N": n, "K": k}
+        tensors = inputs(kernel.sketch, symbols, {}, seed)
+        expected = reference(kernel.sketch, tensors, symbols, {})
+        found = dropped_in(function, kernel.sketch, tensors, {})
+        assert_equal(kernel.sketch, found, expected, 16.0)

@@ -35,8 +35,8 @@ _PRODUCT = """sketch product {{
 }}
 """
 #: How many rows and columns more than a block there are, and the depth: whole blocks, ragged ones,
-#: and hardly any depth.
-_SIZES = ((0, 0, 192), (1, -1, 131), (-30, 8, 1))
+#: hardly any depth, and ragged ones whose lines begin on 16 bytes.
+_SIZES = ((0, 0, 192), (1, -1, 131), (-30, 8, 1), (8, -8, 328))
 
 
 def product(
@@ -67,7 +67,8 @@ def product(
 
 def check(text: str, rows: int, columns: int, how: str, folder: Path) -> None:
     kernel = lowered(text, {})
-    assert f"multiply_along<sketch::{how}<" in kernel.source
+    way = "multiply_mapped" if how == "by_groups" else "multiply_along"
+    assert f"{way}<sketch::{how}<" in kernel.source
     artefact = TOOLCHAIN.compile(kernel, folder)
     assert artefact.details["warnings"] == ""
     with TOOLCHAIN.open(artefact) as session:
@@ -126,16 +127,10 @@ def test_a_library_for_a_gpu_has_them(tmp_path: Path) -> None:
     assert library.stat().st_size > 0
 
 
+#: Text of the library, what takes its place, and what the CPU's stand-in says, where it says it.
 FAULTS = {
-    "a wait for copies left out": ("wait_for_chunks<stages - 3>();", "", ""),
-    "copies that the units do not know of": ("            show_to_units();\n", "", "shown"),
-    "a barrier before a step left out": (
-        "show_to_units();\n            __syncthreads();",
-        "show_to_units();",
-        "shown|",
-    ),
-    "a wait for products left out": ("        wait_for_products<0>();\n", "", ""),
     "products that are not a group": ("            commit_products();\n", "", ""),
+    "a wait for products left out": ("        wait_for_products<0>();\n", "", ""),
     "lines at another distance": ("lines = 8 * 128", "lines = 4 * 128", ""),
     "panels at another distance": ("deep ? 16 : bytes", "deep ? 16 : bytes / 2", ""),
     "operands that are not moved": ("moved = uint64_t{1} << 62", "moved = 0", "moved"),
@@ -146,10 +141,97 @@ FAULTS = {
         "",
     ),
 }
+#: The same where threads copy the operands.
+FAULTS_OF_COPIES = {
+    "a wait for copies left out": ("wait_for_chunks<stages - 3>();", "", ""),
+    "copies that the units do not know of": (
+        "stages - 3>();\n        show_to_units();\n",
+        "stages - 3>();\n",
+        "shown",
+    ),
+    "a barrier before a step left out": (
+        "show_to_units();\n        __syncthreads();\n    }\n    // Once",
+        "show_to_units();\n    }\n    // Once",
+        "shown|",
+    ),
+}
+#: The same where the copy engine brings them.
+FAULTS_OF_MAPS = {
+    "a wait for a full stage left out": (
+        "void wait(int number) { wait_for_phase(full(number), phase); }",
+        "void wait(int) {}",
+        "",
+    ),
+    "a wait for an empty stage left out": ("wait_for_phase(empty(free), phase);", "", ""),
+    "a stage that is empty too early": (
+        "wait_for_products<1>();\n        if (threadIdx.x % 32 == 0) {",
+        "if (threadIdx.x % 32 == 0) {",
+        "",
+    ),
+    "a warp that says nothing": (
+        "if (threadIdx.x % 32 == 0) {\n            arrive",
+        "if (threadIdx.x % 64 == 0) {\n            arrive",
+        "does not end",
+    ),
+    "fewer bytes than come": (
+        "arrive_expecting(full(number), bytes)",
+        "arrive_expecting(full(number), left_bytes)",
+        "expect",
+    ),
+    "more bytes than come": (
+        "arrive_expecting(full(number), bytes)",
+        "arrive_expecting(full(number), bytes + 16)",
+        "does not end",
+    ),
+    "another phase": ("phase ^= number == stages - 1 ?", "phase ^= number == stages - 2 ?", ""),
+    "barriers that nobody may use yet": (
+        "memory\n        __syncthreads();\n        int ahead",
+        "memory\n        int ahead",
+        "not begun|",
+    ),
+    "barriers that do not end": ("end_barrier(empty(number));", "", "block ends before"),
+    "barriers that end too early": (
+        "void end()\n    {\n        __syncthreads();",
+        "void end()\n    {",
+        "",
+    ),
+    "rows for columns": (
+        "along_columns ? from.column : from.row",
+        "along_columns ? from.row : from.column",
+        "",
+    ),
+    "the same panel twice": ("inner + each * 64, static", "inner, static", ""),
+    "lines of a box": (
+        "uint32_t box[4] = {64, 1, lines, 1}",
+        "uint32_t box[4] = {64, 1, 32, 1}",
+        "",
+    ),
+    "lines along another axis": (
+        "static_cast<int>(from.between), line,",
+        "line, static_cast<int>(from.between),",
+        "",
+    ),
+}
 
 
-@pytest.mark.parametrize("name", list(FAULTS))
-def test_an_injected_fault_is_found(name: str, tmp_path: Path) -> None:
+def check_product_fault(fault: tuple[str, str, str], columns: int, folder: Path) -> None:
     text = product(64, 128)
-    assert "multiply_along<sketch::by_groups<" in lowered(text, {}).source
-    check_fault(text, {"M": 65, "N": 130, "K": 330}, *FAULTS[name], tmp_path)
+    assert "multiply_mapped<sketch::by_groups<" in lowered(text, {}).source
+    check_fault(text, {"M": 65, "N": columns, "K": 328}, *fault, folder)
+
+
+@pytest.mark.parametrize("columns", [130, 136])
+@pytest.mark.parametrize("name", list(FAULTS))
+def test_an_injected_fault_is_found(name: str, columns: int, tmp_path: Path) -> None:
+    """Where threads copy lines of 130 elements, and where maps describe those of 136."""
+    check_product_fault(FAULTS[name], columns, tmp_path)
+
+
+@pytest.mark.parametrize("name", list(FAULTS_OF_COPIES))
+def test_an_injected_fault_of_copies_is_found(name: str, tmp_path: Path) -> None:
+    check_product_fault(FAULTS_OF_COPIES[name], 130, tmp_path)
+
+
+@pytest.mark.parametrize("name", list(FAULTS_OF_MAPS))
+def test_an_injected_fault_of_maps_is_found(name: str, tmp_path: Path) -> None:
+    check_product_fault(FAULTS_OF_MAPS[name], 136, tmp_path)

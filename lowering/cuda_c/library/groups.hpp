@@ -40,7 +40,7 @@ __device__ inline void commit_products()
 template <int left> __device__ inline void wait_for_products()
 {
 #ifdef SKETCH_EMULATOR
-    emulated::wait_for_products(left);
+    emulated::wait_for_products(left, __LINE__);
 #else
     asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(left) : "memory");
 #endif
@@ -168,6 +168,7 @@ __device__ inline void multiply_group(float (&sums)[columns / 2], uint64_t left,
 // An operand of such products in shared memory, which has `extent` lines along the depth if it is `deep`
 // and else panels of `depth` lines across it, with 64 elements each.
 template <class T, int extent, bool deep, int threads> struct panels {
+    static constexpr bool along_depth = deep;
     static constexpr int depth = 64;
     static constexpr int count = deep ? 1 : extent / 64;
     using panel = staged<T, deep ? extent : depth, 64, threads, deep>;
@@ -201,19 +202,70 @@ template <class T, int extent, bool deep, int threads> struct panels {
     }
 };
 
+//# copied_operands
+// Operands of steps that all threads copy, `stages` - 2 steps ahead.
+template <class T, class Left, class Right, bool left_deep, bool right_deep, int stages>
+struct copied_operands : stages_of<T, Left, Right, left_deep, right_deep> {
+    using stages_of<T, Left, Right, left_deep, right_deep>::stages_of;
+    static constexpr int depth = Left::depth;
+    // Begins with the first steps; returns their number.
+    template <class Steps> __device__ int begin(Steps &steps)
+    {
+        int ahead = 0;
+        for (int number = 0; number < stages - 2; ++number) {
+            ahead += this->template load<depth>(steps, number) ? 1 : 0;
+            commit_chunks();
+        }
+        return ahead;
+    }
+    // From here on the matrix units see the operands of a stage.
+    __device__ void wait(int)
+    {
+        wait_for_chunks<stages - 3>();
+        show_to_units();
+        __syncthreads();
+    }
+    // Once the products of a stage are asked for: begins with one more step, false where none is left,
+    // and waits for the products of the step before.
+    template <class Steps> __device__ bool next(Steps &steps, int number)
+    {
+        // The stage that is complete now is that of the step before the last one, with which all
+        // warps were ready before the barrier.
+        const int free = number < 2 ? number + stages - 2 : number - 2;
+        const bool more = this->template load<depth>(steps, free);
+        commit_chunks();
+        wait_for_products<1>();
+        return more;
+    }
+    // Nothing is under way any more.
+    __device__ void end() { wait_for_chunks<0>(); }
+};
+
 // How groups of four warps multiply 16-bit types: `groups` of them stand above each other, each with
-// `tall` parts of 64 x `columns` elements. Operands pass through so many stages.
-template <int groups, int tall, int width, int stages, bool left_deep, bool right_deep>
+// `tall` parts of 64 x `columns` elements. Operands pass through `count` stages.
+template <int groups, int tall, int width, int count, bool left_deep, bool right_deep>
 struct by_groups {
+    static constexpr int stages = count;
+    static constexpr int warps = groups * 4;
     static constexpr int rows = groups * tall * 64;
     static constexpr int columns = width;
+    template <class T> using left_panels = panels<T, rows, left_deep, groups * 128>;
+    template <class T> using right_panels = panels<T, columns, right_deep, groups * 128>;
     // The products of all turns, for one block of sums; `staging` begins on 1024 bytes.
     template <bool single, class T, class At, class To>
     static __device__ void multiply(product_steps<single, T, T, At> steps, const To &to, char *staging)
     {
-        using left_stage = panels<T, rows, left_deep, groups * 128>;
-        using right_stage = panels<T, columns, right_deep, groups * 128>;
-        constexpr int depth = left_stage::depth;
+        const bool complete = steps.now.rows >= rows && steps.now.columns >= columns;
+        copied_operands<T, left_panels<T>, right_panels<T>, left_deep, right_deep, stages> operands(
+            steps.now, staging, complete);
+        add_up<T>(steps, to, operands);
+    }
+    // The same for `operands` that pass through stages, see `copied_operands`.
+    template <class T, class Steps, class To, class Operands>
+    static __device__ void add_up(Steps &steps, const To &to, Operands &operands)
+    {
+        using left_stage = left_panels<T>;
+        using right_stage = right_panels<T>;
         const int lane = threadIdx.x % 32;
         const int top = threadIdx.x / 128 * tall * 64;
         const int64_t valid_rows = steps.now.rows;
@@ -237,22 +289,14 @@ struct by_groups {
             pair[1] = left > 1 ? to.start(row, column + 1) : 0.0F;
         });
         __syncthreads();
-        stages_of<T, left_stage, right_stage, left_deep, right_deep> operands(
-            steps.now, staging, complete);
-        int ahead = 0;
-        for (int number = 0; number < stages - 2; ++number) {
-            ahead += operands.template load<depth>(steps, number) ? 1 : 0;
-            commit_chunks();
-        }
+        int ahead = operands.begin(steps);
         for (int number = 0; ahead > 0; number = number + 1 == stages ? 0 : number + 1) {
-            wait_for_chunks<stages - 3>();
-            show_to_units();
-            __syncthreads();
+            operands.wait(number);
             const shared_place left = operands.at(number);
             const shared_place right = left + operands.left_bytes;
             begin_products();
 #pragma unroll
-            for (int inner = 0; inner < depth; inner += 16) {
+            for (int inner = 0; inner < left_stage::depth; inner += 16) {
                 const uint64_t of_right = right_stage::from(right, 0, inner);
 #pragma unroll
                 for (int r = 0; r < tall; ++r) {
@@ -261,15 +305,10 @@ struct by_groups {
                 }
             }
             commit_products();
-            // The stage that is complete now is that of the step before the last one, with which all
-            // warps were ready before the barrier.
-            const int next = number < 2 ? number + stages - 2 : number - 2;
-            ahead += operands.template load<depth>(steps, next) ? 0 : -1;
-            commit_chunks();
-            wait_for_products<1>();
+            ahead += operands.next(steps, number) ? 0 : -1;
         }
         wait_for_products<0>();
-        wait_for_chunks<0>();
+        operands.end();
         __syncthreads();
         const auto take = [&](const float *pair, int64_t row, int64_t column, auto left) {
             to.take(row, column, left, lanes<float, 2>{pair[0], pair[1]});

@@ -72,6 +72,37 @@ template <class Kernel> inline void allow_shared(Kernel kernel, int bytes)
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
 }
 
+// Describes a tensor of 16-bit elements, which have this number for the driver, to the copy engine: its
+// extents, the innermost one first, and the boxes in which it is copied, of so many `lines` of 128 bytes
+// along axis 2, whose chunks of 16 bytes are moved as in `panels`. False where the engine cannot copy it:
+// lines that do not begin on 16 bytes.
+inline bool described_tensor(tensor_map &map, int element, const void *data,
+                             const int64_t (&extents)[4], unsigned lines)
+{
+    using encode = int (*)(tensor_map *, int, uint32_t, void *, const uint64_t *, const uint64_t *,
+                           const uint32_t *, const uint32_t *, int, int, int, int);
+    constexpr int together = 0, moved_in_128_bytes = 3, fetched_as_256_bytes = 3, zeros_beyond = 0;
+    uint64_t sizes[4], steps[4], step = 2;
+    for (int axis = 0; axis < 4; ++axis) {
+        if (extents[axis] <= 0 || extents[axis] > INT32_MAX) {
+            return false;
+        }
+        sizes[axis] = static_cast<uint64_t>(extents[axis]);
+        steps[axis] = step *= sizes[axis];
+    }
+    void *found = nullptr;
+    cudaDriverEntryPointQueryResult status;
+    const bool there = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000,
+                                                        cudaEnableDefault, &status) == cudaSuccess;
+    if (!there || found == nullptr || reinterpret_cast<uintptr_t>(data) % 16 != 0 || steps[0] % 16 != 0) {
+        return false;
+    }
+    const uint32_t box[4] = {64, 1, lines, 1}, each[4] = {1, 1, 1, 1};
+    return reinterpret_cast<encode>(found)(&map, element, 4, const_cast<void *>(data), sizes, steps, box,
+                                           each, together, moved_in_128_bytes, fetched_as_256_bytes,
+                                           zeros_beyond) == 0;
+}
+
 template <class T> __global__ void filled(T *to, int64_t count, T value)
 {
     for (int64_t n = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; n < count;

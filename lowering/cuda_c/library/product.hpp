@@ -7,13 +7,25 @@
 
 namespace sketch {
 
-// The operands of a product, from its first element on, and its extents.
+// Where the first element of a matrix lies in a tensor: along the axes of its rows and columns, and
+// along those between the two and before them, as if they were one axis each.
+struct window {
+    int64_t row;
+    int64_t column;
+    int64_t between;
+    int64_t before;
+};
+
+// The operands of a product, from its first element on, and its extents; their windows where the
+// tensors have maps.
 template <class L, class R> struct factors {
     int64_t rows;
     int64_t columns;
     int64_t depth;
     matrix<const L> left;
     matrix<const R> right;
+    window left_at{};
+    window right_at{};
 };
 
 // The same product from a row and a column on.
@@ -24,6 +36,8 @@ __device__ inline factors<L, R> factors_from(factors<L, R> whole, int64_t row, i
     whole.columns -= column;
     whole.left.data += row * whole.left.row;
     whole.right.data += column * whole.right.column;
+    whole.left_at.row += row;
+    whole.right_at.column += column;
     return whole;
 }
 
@@ -109,6 +123,8 @@ template <bool single, class L, class R, class At> struct product_steps {
             now.depth -= depth;
             now.left.data += depth * now.left.column;
             now.right.data += depth * now.right.row;
+            now.left_at.column += depth;
+            now.right_at.row += depth;
         }
     }
 };
@@ -779,18 +795,18 @@ template <int warps, int tall, int wide, bool left_deep, bool right_deep> struct
 };
 
 // Adds the products that `at` gives for each turn, whose rows and columns are the same, up block by
-// block, as `How` says, which takes each turn in one step where turns are `single`; `to` says with what
+// block, as `how` says, which takes each turn in one step where turns are `single`; `to` says with what
 // sums begin and what becomes of them. `staging` may be the memory of a matrix that has no more
 // elements than one block.
 template <class How, bool single, class L, class R, class At, class To>
-__device__ inline void multiply_blocks(factors<L, R> whole, int64_t turns, At at, const To &to,
-                                       char *staging)
+__device__ inline void multiply_blocks(const How &how, factors<L, R> whole, int64_t turns, At at,
+                                       const To &to, char *staging)
 {
     for (int64_t row = 0; row < whole.rows; row += How::rows) {
         for (int64_t column = 0; column < whole.columns; column += How::columns) {
             const auto now = factors_from(whole, row, column);
             const product_steps<single, L, R, At> steps{turns, at, row, column, 0, now};
-            How::multiply(steps, to, staging);
+            how.multiply(steps, to, staging);
         }
     }
 }
@@ -798,7 +814,7 @@ __device__ inline void multiply_blocks(factors<L, R> whole, int64_t turns, At at
 template <class How, bool single, class At, class To>
 __device__ inline void multiply_along(int64_t turns, At at, const To &to, char *staging)
 {
-    multiply_blocks<How, single>(at(0), turns, at, to, staging);
+    multiply_blocks<How, single>(How{}, at(0), turns, at, to, staging);
 }
 
 } // namespace sketch

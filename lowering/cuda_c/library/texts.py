@@ -35,6 +35,7 @@ LIBRARY = Library(
         _FOLDER / "scans.hpp",
         _FOLDER / "product.hpp",
         _FOLDER / "groups.hpp",
+        _FOLDER / "maps.hpp",
         _FOLDER / "host.hpp",
     ),
     _for_both,

@@ -6,7 +6,8 @@ marks is copied into the drop-in, so it imports nothing of sketchc.
 from __future__ import annotations
 
 import ctypes
-from functools import cache
+import math
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,40 @@ import torch
 _FREE_BYTES, _DYNAMIC_BYTES = 48 * 1024, 8
 #: Pieces of scratch memory begin on such borders.
 _LINE_BYTES = 128
-_TYPES = {"P": ctypes.c_void_p, "q": ctypes.c_int64, "d": ctypes.c_double, "?": ctypes.c_bool}
+#: Bytes of a tensor's map, and the border on which one lies.
+_MAP_BYTES, _MAP_BORDER = 128, 64
+
+
+def tensor_map(made: Any = None) -> Any:
+    """Memory for a tensor's map, or the one that is made already."""
+    memory = (ctypes.c_uint64 * ((_MAP_BYTES + _MAP_BORDER) // 8))()
+    offset = -ctypes.addressof(memory) % _MAP_BORDER
+    return made or (ctypes.c_uint64 * (_MAP_BYTES // 8)).from_buffer(memory, offset)
+
+
+_TYPES = {
+    "P": ctypes.c_void_p,
+    "q": ctypes.c_int64,
+    "d": ctypes.c_double,
+    "?": ctypes.c_bool,
+    "T": tensor_map,
+}
+
+
+@lru_cache(maxsize=256)
+def encoded_map(place: int, element: int, lines: int, extents: tuple[int, ...]) -> Any:
+    """See `CudaModule.described`, of a tensor at a place."""
+    if place % 16 or extents[0] * 2 % 16 or not all(0 < each < 2**31 for each in extents):
+        return None
+    sizes = (ctypes.c_uint64 * 4)(*extents)
+    steps = (ctypes.c_uint64 * 3)(*(2 * math.prod(extents[: axis + 1]) for axis in range(3)))
+    box, each = (ctypes.c_uint32 * 4)(64, 1, lines, 1), (ctypes.c_uint32 * 4)(1, 1, 1, 1)
+    # Elements together, chunks moved within 128 bytes, 256 bytes fetched at a time, zeros beyond.
+    kinds = map(ctypes.c_int, (0, 3, 3, 0))
+    made, data = tensor_map(), ctypes.c_void_p(place)
+    encode = getattr(cuda_driver(), "cuTensorMapEncodeTiled", None)
+    told = (ctypes.c_int(element), ctypes.c_uint32(4), data, sizes, steps, box, each, *kinds)
+    return made if encode is not None and encode(made, *told) == 0 else None
 
 
 @cache
@@ -76,6 +110,15 @@ class CudaModule:
     def scratch(self, pieces: list[int], blocks: int, device: torch.device) -> torch.Tensor:
         """Scratch memory of all blocks that run at a time."""
         return torch.empty(pieces[0] * blocks, dtype=torch.uint8, device=device)
+
+    def described(
+        self, tensor: torch.Tensor | None, element: int, lines: int, *extents: int
+    ) -> Any:
+        """How the copy engine finds a dense tensor of 16-bit elements, which have this number for
+        the driver: see `described_tensor` in the library of CUDA-C. None where it cannot."""
+        if tensor is None:
+            return None
+        return encoded_map(tensor.data_ptr(), element, lines, extents)
 
     def launch(
         self, device: torch.device, name: str, blocks: int, threads: int, shared: int, *given: Any

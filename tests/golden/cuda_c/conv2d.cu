@@ -11,8 +11,9 @@
 
 // The library: floor_div, floor_mod, ceil_div, bits_of, float_of, max, min, natural, too_large,
 // max_of_floats, min_of_floats, lanes, enough, aligned, at_once, load_lanes, load_all_lanes,
-// store_lanes, store_all_lanes, over_lanes, divisor, matrix, widened, factors, factors_from,
-// sums_in, product_steps, by_threads, multiply_blocks, multiply_along, allow_shared.
+// store_lanes, store_all_lanes, over_lanes, divisor, matrix, widened, window, factors,
+// factors_from, sums_in, product_steps, by_threads, multiply_blocks, multiply_along,
+// allow_shared.
 
 extern "C" __global__ void conv2d_1(
     const float *__restrict X, const float *__restrict WEIGHT, const float *__restrict BIAS,

@@ -11,7 +11,7 @@
 
 // The library: floor_div, ceil_div, bits_of, float_of, max, min, too_large, max_of_floats,
 // min_of_floats, lanes, enough, aligned, at_once, store_lanes, store_all_lanes, divisor, matrix,
-// widened, factors, factors_from, sums_used, sums_for, product_steps, by_threads,
+// widened, window, factors, factors_from, sums_used, sums_for, product_steps, by_threads,
 // multiply_blocks, multiply_along.
 
 extern "C" __global__ void matmul_blocked_1(

@@ -12,10 +12,11 @@
 // The library: floor_div, ceil_div, bits_of, float_of, odd, half, half_bits, to_half,
 // to_half_double, float_of_half, half_to_float, sign, max, min, round, too_large, max_of_floats,
 // min_of_floats, lanes, enough, aligned, at_once, store_lanes, store_all_lanes, divisor, matrix,
-// factors, factors_from, sums_used, sums_for, columns_left, product_steps, place_of, moved,
-// copy_chunk, commit_chunks, wait_for_chunks, fragment, strides, staged, stages_of,
+// window, factors, factors_from, sums_used, sums_for, columns_left, product_steps, place_of,
+// moved, copy_chunk, commit_chunks, wait_for_chunks, fragment, strides, staged, stages_of,
 // multiply_blocks, multiply_along, show_to_units, begin_products, commit_products,
-// wait_for_products, described, SKETCH_SUMS_32, group_half, panels, by_groups, allow_shared.
+// wait_for_products, described, SKETCH_SUMS_32, group_half, panels, copied_operands, by_groups,
+// allow_shared.
 
 extern "C" __global__ void matmul_half_1(
     const sketch::half *__restrict A, const sketch::half *__restrict B,
@@ -81,9 +82,9 @@ extern "C" int64_t matmul_half(
     {
         const int64_t programs = sketch::ceil_div(M, TM) * sketch::ceil_div(N, TN);
         const int64_t blocks = std::min<int64_t>(programs, 65536);
-        sketch::allow_shared(matmul_half_1, 50176);
+        sketch::allow_shared(matmul_half_1, 50224);
         if (blocks > 0) {
-            matmul_half_1<<<static_cast<unsigned>(blocks), 128, 50176>>>(A, B, C, M, N, K,
+            matmul_half_1<<<static_cast<unsigned>(blocks), 128, 50224>>>(A, B, C, M, N, K,
                 programs);
         }
         if (cudaGetLastError() != cudaSuccess) {

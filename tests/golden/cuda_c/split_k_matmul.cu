@@ -11,7 +11,7 @@
 
 // The library: floor_div, ceil_div, bits_of, float_of, max, min, natural, too_large,
 // max_of_floats, min_of_floats, lanes, divisor, matrix, widened, atomic_replace, added,
-// atomic_add, factors, factors_from, sums_in, product_steps, by_threads, multiply_blocks,
+// atomic_add, window, factors, factors_from, sums_in, product_steps, by_threads, multiply_blocks,
 // multiply_along, filled, fill.
 
 extern "C" __global__ void split_k_matmul_1(

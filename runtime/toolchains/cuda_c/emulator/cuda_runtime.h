@@ -6,8 +6,8 @@
 // backwards), so that a missing barrier shows as another result in some order. What CUDA leaves
 // undefined is refused: a barrier that only some threads of a block reach, a shuffle or a matrix
 // instruction that lanes of its mask do not reach together, shared memory beyond what a launch asked
-// for, an asynchronous copy of shared memory. Such copies that are read before they are waited for have
-// not happened yet.
+// for, an asynchronous copy of shared memory, a wait that nothing ends. Copies that are read before they
+// are waited for have not happened yet.
 //
 // `translation.py` turns what is no C++ into calls of this header: launches and shared memory.
 //
@@ -38,6 +38,7 @@
 #define __host__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define __align__(n) __attribute__((aligned(n)))
 
 struct dim3 {
@@ -60,7 +61,7 @@ constexpr std::size_t shared_limit = 232448;
 // Bytes behind the shared memory of a launch that nobody may write.
 constexpr std::size_t border = 4096;
 
-enum class State { ready, at_barrier, in_warp, done };
+enum class State { ready, at_barrier, in_warp, in_phase, done };
 
 // An asynchronous copy that was asked for and not waited for yet; `group` counts commits.
 struct Copy {
@@ -78,6 +79,23 @@ struct Product {
     std::function<void()> happen;
 };
 
+// A barrier in shared memory: how many arrive in a phase, how many of them are missing still, the bytes
+// that are, and which phase it is.
+struct Barrier {
+    int arrivals;
+    int missing;
+    int64_t bytes;
+    unsigned phase;
+};
+
+// A box of a tensor that was asked for and has not arrived yet.
+struct Box {
+    char *to;
+    const void *map;
+    int at[4];
+    const char *barrier;
+};
+
 struct Fiber {
     std::unique_ptr<char[]> stack;
     ucontext_t start;
@@ -93,6 +111,8 @@ struct Fiber {
     std::vector<Product> pending;
     std::map<float *, std::vector<float>> held; // sums of products under way
     int64_t products = 0;
+    const char *barrier = nullptr; // it waits for the end of this one's phase
+    unsigned phase = 0;
 };
 
 // A block that runs; there is one at a time.
@@ -102,6 +122,8 @@ struct Block {
     bool ahead = false; // a warp runs as far as it can before the next one
     std::size_t shared = 0;
     std::vector<std::pair<void *, std::size_t>> tiles; // shared memory of a size known to the compiler
+    std::map<const char *, Barrier> barriers;
+    std::vector<Box> boxes;
     std::function<void()> body;
     jmp_buf scheduler;
     ucontext_t returned;
@@ -212,18 +234,55 @@ inline bool release_warp(unsigned first)
     return any;
 }
 
+void arrive_box(const Box &box);
+
+// All boxes that were asked for arrive.
+inline void arrive_boxes()
+{
+    for (const Box &box : std::exchange(block.boxes, {})) {
+        arrive_box(box);
+    }
+}
+
+// Lets threads go on whose barrier is in another phase now; false where there are none.
+inline bool release_phases()
+{
+    bool any = false;
+    for (Fiber &each : block.fibers) {
+        const auto found = block.barriers.find(each.barrier);
+        if (each.state == State::in_phase &&
+            (found == block.barriers.end() || found->second.phase != each.phase)) {
+            each.state = State::ready;
+            any = true;
+        }
+    }
+    return any;
+}
+
 // Lets go on what waits for one another and is complete; false where nothing can go on.
 inline bool release()
 {
-    bool any = false;
+    bool any = release_phases();
     for (unsigned first = 0; first < block.fibers.size(); first += warp_size) {
         any = release_warp(first) || any;
     }
     if (any) {
         return true;
     }
+    arrive_boxes();
+    if (block.failure.empty() && release_phases()) {
+        return true;
+    }
     const int site = block.fibers[0].site;
     for (const Fiber &each : block.fibers) {
+        if (!block.failure.empty()) {
+            return false;
+        }
+        if (each.state == State::in_phase) {
+            block.failure = "a phase of a barrier does not end, for which a thread waits in " +
+                            place(each.site);
+            return false;
+        }
         if (each.state == State::in_warp) {
             block.failure = "lanes of a warp do not meet at " + place(each.site);
             return false;
@@ -258,6 +317,8 @@ inline void run_block()
         std::memset(tile, 0xff, bytes);
     }
     block.failure.clear();
+    block.barriers.clear();
+    block.boxes.clear();
     for (Fiber &fiber : block.fibers) {
         fiber.state = State::ready;
         fiber.begun = false;
@@ -286,6 +347,9 @@ inline void run_block()
         if (!release()) {
             throw std::runtime_error(block.failure);
         }
+    }
+    if (!block.boxes.empty() || !block.barriers.empty()) {
+        throw std::runtime_error("a block ends before its barriers and what arrives on them");
     }
     const char *const behind = memory + block.shared;
     if (std::any_of(behind, behind + border, [](char byte) { return byte != '\xff'; })) {
@@ -582,6 +646,28 @@ template <class Kernel> cudaError_t cudaFuncSetAttribute(Kernel, cudaFuncAttribu
     return cudaSuccess;
 }
 
+enum { cudaEnableDefault = 0 };
+enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess, cudaDriverEntryPointSymbolNotFound };
+
+namespace emulated {
+int encode_map(void *map, int, uint32_t rank, void *data, const uint64_t *extents,
+               const uint64_t *steps, const uint32_t *box, const uint32_t *each, int together,
+               int moved, int, int beyond);
+}
+
+// The one function of the driver that there is.
+inline cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **function, unsigned,
+                                                    unsigned long long,
+                                                    cudaDriverEntryPointQueryResult *found = nullptr)
+{
+    const bool known = std::string(name) == "cuTensorMapEncodeTiled";
+    *function = known ? reinterpret_cast<void *>(emulated::encode_map) : nullptr;
+    if (found != nullptr) {
+        *found = known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+    }
+    return cudaSuccess;
+}
+
 inline cudaError_t &last_error()
 {
     static cudaError_t error = cudaSuccess;
@@ -627,4 +713,5 @@ Launcher<P...> launcher(void (*kernel)(P...), dim3 grid, dim3 threads, std::size
 } // namespace emulated
 
 #include "groups.h"
+#include "maps.h"
 #include "functions.h"

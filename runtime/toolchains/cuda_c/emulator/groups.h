@@ -64,7 +64,7 @@ void multiply_group(float (&sums)[columns / 2], uint64_t left, uint64_t right, f
 }
 
 // Products of all groups but the last `left` happen now; sums that no later one adds to are there.
-inline void wait_for_products(int left)
+inline void wait_for_products(int left, int line)
 {
     Fiber &own = self();
     const int64_t until = own.products - left;
@@ -85,6 +85,7 @@ inline void wait_for_products(int left)
             ++each;
         }
     }
+    exchanged(0xffffffffU, 0, lane(), line); // the lanes of a warp go on together
 }
 
 } // namespace emulated
