@@ -159,22 +159,32 @@ def lower(
     _check_coder(coder, emit, given, map_file)
     command = _Command(
         *(file, name, options.resolve_target(target, hardware, dsl, backend, arch)),
-        *(options.parse_assignments(settings, "--set"), options.parse_sizes(symbols)),
-        *(allow_unproved, emit, output, map_file, module_folder, coder, tuned, store, quiet, given),
+        options.parse_assignments(settings, "--set"),
+        options.parse_sizes(symbols),
+        allow_unproved,
+        emit,
+        output,
+        map_file,
+        module_folder,
+        coder,
+        tuned,
+        store,
+        quiet,
+        given,
     )
     try:
         source, tree = sketches.load_sketch(file, name)
     except sketches.OpenTypesError as error:
         return _lower_all(command, error)
-    if emit == "tree":
-        options.write_output(show_tree(tree), output)
-        return 0
     return _lower_one(command, source, tree)
 
 
 def _lower_one(command: _Command, source: Source, tree: syntax.Sketch) -> int:
     """Write the code, or what `--emit` asks for, and what goes with it; returns the exit status.
     Raises `SketchError` and `UsageError`."""
+    if command.emit == "tree":
+        options.write_output(show_tree(tree), command.output)
+        return 0
     if command.tuned:
         command = _at_tuned_point(command, tree)
     planned = command.planned(source, tree)
