@@ -204,7 +204,9 @@ def amounts(
         plan = made.plan(row["point"]).plan
         found = dict.fromkeys(Part, 0.0)
         for work in work_of(plan, values_of(plan, name)):
-            for part, amount in cpu.amounts(work, facts, 1).items():
+            for part, amount in cpu.amounts(
+                work, cpu.memory_traffic(work, facts), facts, 1
+            ).items():
                 found[part] += amount
         yield found
 

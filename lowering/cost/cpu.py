@@ -70,16 +70,22 @@ CYCLES: Mapping[Part, float] = {
 }
 
 
-def amounts(work: LaunchWork, facts: Mapping[str, Any], threads: int) -> dict[Part, float]:
-    """How much of each part the busiest of `threads` threads does in all launches of `work`, on a
-    chip with the `Hardware.facts`."""
+def memory_traffic(work: LaunchWork, facts: Mapping[str, Any]) -> Traffic:
+    """The bytes between a core's second-level cache and the memory in one launch."""
+    return traffic(work, facts["l2_bytes"], tiles=True)
+
+
+def amounts(
+    work: LaunchWork, far: Traffic, facts: Mapping[str, Any], threads: int
+) -> dict[Part, float]:
+    """How much of each part the busiest of `threads` threads does in all launches of `work`, whose
+    `memory_traffic` is `far`, on a chip with the `Hardware.facts`."""
     found = dict.fromkeys(Part, 0.0)
     lanes = facts.get("vector_bytes", _VECTOR)
     for node in work.body:
         _add(node, work.programs, lanes, found)
     found[Part.PROGRAMS] = work.programs
     near = traffic(work, facts["l1_bytes"] * _NEAR_SHARE, tiles=True)
-    far = traffic(work, facts["l2_bytes"], tiles=True)
     found[Part.NEAR] = near.bytes
     found[Part.FAR] = far.bytes
     found[Part.LATE], found[Part.RUNS] = _late(work, far)

@@ -58,16 +58,32 @@ def occupancy(work: LaunchWork, facts: Mapping[str, Any], cores: int) -> Occupan
     return Occupancy(resident, work.programs / (cores * resident))
 
 
+def programs_at_once(work: LaunchWork, filled: Occupancy, cores: int) -> float:
+    """The number of programs that run at the same time."""
+    return min(work.programs, cores * filled.resident)
+
+
+def memory_bytes(work: LaunchWork, facts: Mapping[str, Any], at_once: float) -> float:
+    """The bytes between the second-level cache and the memory in one launch of which so many
+    programs run at once."""
+    capacity = facts["l2_bytes"] * _CACHE_SHARE
+    return traffic(work, capacity, tiles=False, at_once=at_once).bytes
+
+
 def seconds(
-    work: LaunchWork, facts: Mapping[str, Any], cores: int, operations: Mapping[str, float]
+    work: LaunchWork,
+    facts: Mapping[str, Any],
+    cores: int,
+    operations: Mapping[str, float],
+    at_once: float,
+    moved: float,
 ) -> dict[str, float]:
     """The seconds that each part of a chip needs for all launches of `work`, by name; they work
     side by side, but for `LAUNCHES`. `operations`: FLOPs of one launch by precision class, of
-    which those without a peak in the chip's file are left out."""
+    which those without a peak in the chip's file are left out; `at_once`: the `programs_at_once`;
+    `moved`: the `memory_bytes`."""
     bandwidth = facts["memory_bandwidth"]
-    moved = memory_bytes(work, facts, cores)
     all_bytes = traffic(work, 0.0, tiles=False).bytes
-    at_once = _at_once(work, facts, cores)
     on_the_way = at_once * _loaded(Loop("", 1.0, work.body))
     full = min(on_the_way / (bandwidth * _LATENCY), 1.0) if on_the_way else 1.0
     idle = _idle(work.programs, cores)
@@ -85,17 +101,6 @@ def seconds(
     found = {part: taken * work.times for part, taken in found.items()}
     found[LAUNCHES] = _LAUNCH * work.times
     return found
-
-
-def memory_bytes(work: LaunchWork, facts: Mapping[str, Any], cores: int) -> float:
-    """The bytes between the second-level cache and the memory in one launch."""
-    capacity = facts["l2_bytes"] * _CACHE_SHARE
-    return traffic(work, capacity, tiles=False, at_once=_at_once(work, facts, cores)).bytes
-
-
-def _at_once(work: LaunchWork, facts: Mapping[str, Any], cores: int) -> float:
-    """The number of programs that run at the same time."""
-    return min(work.programs, cores * occupancy(work, facts, cores).resident)
 
 
 def _idle(programs: float, cores: int) -> float:

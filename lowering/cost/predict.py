@@ -6,13 +6,12 @@ from collections.abc import Mapping
 
 import attrs
 
-from sketchc.base.diagnostics import refuse
 from sketchc.base.types import Scalar
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import host_sample
+from sketchc.launch.sizes import require_sizes
 from sketchc.lowering.cost import cpu, gpu
 from sketchc.lowering.cost.gpu import Occupancy
-from sketchc.lowering.cost.reuse import traffic
 from sketchc.lowering.cost.work import LaunchWork, work_of
 from sketchc.lowering.plan import PhasePlan, Plan
 from sketchc.lowering.sample_sizes import Values, sample_values
@@ -72,20 +71,11 @@ def predict(plan: Plan, values: Values, threads: int | None = None) -> Predictio
 
 def sized_values(sketch: ir.Sketch, sizes: Mapping[str, int]) -> dict[str, Scalar]:
     """The values of the host's scalars at the `sizes` of symbols, samples where nothing is said.
-    Raises `UsageError` for a symbol that the sketch does not have, and for a size below 0 or above
-    the symbol's bound."""
-    known = {symbol.name: symbol.upper_bound for symbol in sketch.symbols}
-    for symbol, size in sizes.items():
-        if symbol not in known:
-            refuse(f"--symbols {symbol}: the sketch's symbols are {', '.join(known) or 'none'}")
-        if size < 0:
-            refuse(f"--symbols {symbol}: no tensor has an extent of {size}")
-        bound = known[symbol]
-        if bound is not None and size > bound:
-            refuse(f"--symbols {symbol}: the sketch allows at most {bound}")
+    Raises `UsageError` as `require_sizes` does."""
+    require_sizes(sketch.symbol_bounds, sizes)
     sampled = sample_values(sketch)
     params = {param.name: sampled[param.name] for param in sketch.params}
-    chosen = {symbol: sizes.get(symbol, int(sampled[symbol])) for symbol in known}
+    chosen = {symbol: sizes.get(symbol, int(sampled[symbol])) for symbol in sketch.symbol_bounds}
     return host_sample(sketch, chosen, params)
 
 
@@ -93,35 +83,24 @@ def _on_cpu(
     plan: Plan, work: LaunchWork, operations: Mapping[str, float], threads: int
 ) -> LaunchCost:
     facts = plan.hardware.facts
-    amounts = cpu.amounts(work, facts, threads)
-    parts = {part.value: taken for part, taken in cpu.seconds(amounts, facts).items()}
-    moved = traffic(work, facts["l2_bytes"], tiles=True).bytes
-    total = sum(parts.values())
-    return _cost(work, moved, operations, parts, total)
+    far = cpu.memory_traffic(work, facts)
+    taken = cpu.seconds(cpu.amounts(work, far, facts, threads), facts)
+    parts = {part.value: each for part, each in taken.items()}
+    own = (work.name, work.programs, work.times, far.bytes, operations, work.tile_bytes)
+    return LaunchCost(*own, parts, sum(parts.values()))
 
 
 def _on_gpu(
     plan: Plan, phase: PhasePlan, work: LaunchWork, operations: Mapping[str, float]
 ) -> LaunchCost:
     facts, cores = plan.hardware.facts, plan.cores(phase)
-    parts = gpu.seconds(work, facts, cores, operations)
-    moved = gpu.memory_bytes(work, facts, cores)
-    beside = max((taken for part, taken in parts.items() if part != gpu.LAUNCHES), default=0.0)
-    total = beside + parts[gpu.LAUNCHES]
     filled = gpu.occupancy(work, facts, cores)
-    return attrs.evolve(_cost(work, moved, operations, parts, total), occupancy=filled)
-
-
-def _cost(
-    work: LaunchWork,
-    moved: float,
-    operations: Mapping[str, float],
-    parts: Mapping[str, float],
-    seconds: float,
-) -> LaunchCost:
-    return LaunchCost(
-        work.name, work.programs, work.times, moved, operations, work.tile_bytes, parts, seconds
-    )
+    at_once = gpu.programs_at_once(work, filled, cores)
+    moved = gpu.memory_bytes(work, facts, at_once)
+    parts = gpu.seconds(work, facts, cores, operations, at_once, moved)
+    beside = max((taken for part, taken in parts.items() if part != gpu.LAUNCHES), default=0.0)
+    own = (work.name, work.programs, work.times, moved, operations, work.tile_bytes)
+    return LaunchCost(*own, parts, beside + parts[gpu.LAUNCHES], filled)
 
 
 def _operations(work: LaunchWork) -> dict[str, float]:

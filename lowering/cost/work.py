@@ -19,14 +19,19 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import evaluate
 from sketchc.lowering.loop_bounds import trip_count
-from sketchc.lowering.plan import PhasePlan, Plan, is_product
+from sketchc.lowering.plan import GridAxis, PhasePlan, Plan, is_product
 from sketchc.lowering.sample_sizes import Values
 from sketchc.ops.table import OPS, Category
 
 #: Hints that ask for loads ahead of their use.
 _STREAMING = {"pipeline", "async"}
 #: The precision class of arithmetic in each type of floats.
-_CLASSES = {DType.F64: "ieee f64", DType.F32: "ieee f32", DType.F16: "f16", DType.BF16: "bf16"}
+PRECISION_OF_TYPE = {
+    DType.F64: "ieee f64",
+    DType.F32: "ieee f32",
+    DType.F16: "f16",
+    DType.BF16: "bf16",
+}
 
 #: Points at which a launch is looked at. A prime: a variable's points are a permutation of the
 #: same evenly spaced ones for each variable.
@@ -156,14 +161,9 @@ class _Counter:
         """The launch's work."""
         phase = self._phase
         for sample in range(_SAMPLES):
-            values, times = self._hosted(dict(self._values), sample)
+            values, times = self._hosted(sample), 1.0  # one launch is looked at
             for axis in phase.grid:
-                trips = max(self._number(axis.count, values, 1.0), 0.0)
-                self._mean(axis, times, trips)
-                times *= trips
-                at = math.floor(self._place(axis.variable, sample) * trips)
-                start = self._number(axis.start, values, 0.0)
-                values[axis.variable] = int(start + at * self._number(axis.step, values, 1.0))
+                times *= self._enter(axis, axis.count, values, times, sample)
             self._body(phase.body, values, times, sample)
         host = 1.0
         for step in walk.around(self._plan.sketch.steps, phase.index):
@@ -175,15 +175,16 @@ class _Counter:
 
     # ------------------------------------------------------------ samples
 
-    def _hosted(self, values: dict[str, Scalar], sample: int) -> tuple[dict[str, Scalar], float]:
-        """`values` with those of the loops around the launch, and 1: one launch is looked at."""
+    def _hosted(self, sample: int) -> dict[str, Scalar]:
+        """The values of the host's scalars, with those of the loops around the launch."""
+        values = dict(self._values)
         for step in walk.around(self._plan.sketch.steps, self._phase.index):
             match step:
                 case ir.HostFor():
-                    self._enter(step, values, 1.0, sample)
+                    self._enter(step, trip_count(step), values, 1.0, sample)
                 case ir.Bind(name, value):
                     values[name] = self._number(value, values, 0.0)
-        return values, 1.0
+        return values
 
     def _body(
         self, body: tuple[ir.Statement, ...], values: dict[str, Scalar], times: float, sample: int
@@ -192,7 +193,7 @@ class _Counter:
             match statement:
                 case ir.For():
                     inner = dict(values)
-                    trips = self._enter(statement, inner, times, sample)
+                    trips = self._enter(statement, trip_count(statement), inner, times, sample)
                     self._body(statement.body, inner, times * trips, sample)
                 case ir.If(condition, then, orelse):
                     taken = self._number(condition, values, 0.5)
@@ -217,10 +218,16 @@ class _Counter:
                     assert_never(statement)
 
     def _enter(
-        self, loop: ir.For | ir.HostFor, values: dict[str, Scalar], times: float, sample: int
+        self,
+        loop: ir.For | ir.HostFor | GridAxis,
+        count: ir.Expr,
+        values: dict[str, Scalar],
+        times: float,
+        sample: int,
     ) -> float:
-        """The iterations of a loop; `values` gets its variable's, at this sample's place."""
-        trips = max(self._number(trip_count(loop), values, 1.0), 0.0)
+        """The `count` of iterations of a loop; `values` gets its variable's, at this sample's
+        place."""
+        trips = max(self._number(count, values, 1.0), 0.0)
         self._mean(loop, times, trips)
         at = math.floor(self._place(loop.variable, sample) * trips)
         start = self._number(loop.start, values, 0.0)
@@ -387,17 +394,18 @@ class _Counter:
         run = shape[-1] if shape else 1.0
         rows = shape[-2] if len(shape) > 1 else 1.0
         alone = self._plan.tiles[statement.destination].memory not in ("fused", "register")
-        kind = _kind(statement, self._plan)
+        kind = precision_class(self._plan, statement)
         return Operation(statement.operation, statement.dtype, kind, lanes, run, rows, depth, alone)
 
 
-def _kind(statement: ir.Compute, plan: Plan) -> str:
-    """The precision class of a computation; a product's is that of its operands, or what it asks
-    for where the chip has units for that."""
+def precision_class(plan: Plan, statement: ir.Compute) -> str:
+    """The precision class of a computation, "integer" where it is none of floats; a product's is
+    that of its operands, or what it asks for where the chip has units for that."""
     if not is_product(statement):
-        return _CLASSES.get(statement.dtype, "integer")
+        return PRECISION_OF_TYPE.get(statement.dtype, "integer")
     tiles = [o.tile for o in statement.operands if isinstance(o, ir.TileOperand)]
-    kind = _CLASSES.get(promote(*(plan.sketch.tile(name).dtype for name in tiles)), "integer")
+    dtype = promote(*(plan.sketch.tile(name).dtype for name in tiles))
+    kind = PRECISION_OF_TYPE.get(dtype, "integer")
     asked = str(statement.attributes.get("precision", "ieee"))
     on_units = kind == "ieee f32" and asked != "ieee" and plan.hardware.family != "cpu"
     return asked if on_units else kind

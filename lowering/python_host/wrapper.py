@@ -239,7 +239,7 @@ class Wrapper(Host, PythonLines, ABC):
     def refuse_wide(self, value: ir.Expr) -> None:
         """Write the check that an axis with the extent `value` is no wider than a tile may be."""
         limit = self.plan.capabilities.maximum_elements
-        bounds = {symbol.name: symbol.upper_bound for symbol in self.plan.sketch.symbols}
+        bounds = self.plan.sketch.symbol_bounds
         bound = bounds.get(value.name) if isinstance(value, ir.Ref) else None
         if bound is None or bound > limit:
             holds = ir.Binary("<=", value, ir.Literal(limit))

@@ -256,17 +256,7 @@ class _Phase:
             *([word(names, "width")] if wide else []),
             *([word(names, "held")] if printer.held else []),
         ]
-        block = word(names, "block")
-        count = word(names, "blocks") if self.scratch else "programs"
-        lines = [
-            '@tilelang.jit(pass_configs={"tl.disable_safe_memory_legalize": True})',
-            f"def {name}({', '.join(options)}):",
-            "    @T.prim_func",
-            "    def kernel(",
-            *(f"        {parameter}," for parameter in parameters),
-            "    ):",
-            f'        with T.Kernel(T.cast({count}, "int32"), threads={self.threads}) as {block}:',
-        ]
+        lines = self._head(name, options, parameters)
         origins = printer.carried_out(len(lines))
         lines += [*printer.lines, "", "    return kernel"]
         return KernelText(
@@ -292,6 +282,20 @@ class _Phase:
             printer.held,
             self.holds_all,
         )
+
+    def _head(self, name: str, options: list[str], parameters: list[str]) -> list[str]:
+        """The lines above the body."""
+        block = word(self.names, "block")
+        count = word(self.names, "blocks") if self.scratch else "programs"
+        return [
+            '@tilelang.jit(pass_configs={"tl.disable_safe_memory_legalize": True})',
+            f"def {name}({', '.join(options)}):",
+            "    @T.prim_func",
+            "    def kernel(",
+            *(f"        {parameter}," for parameter in parameters),
+            "    ):",
+            f'        with T.Kernel(T.cast({count}, "int32"), threads={self.threads}) as {block}:',
+        ]
 
     # ------------------------------------------------------------ the body
 

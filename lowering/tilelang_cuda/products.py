@@ -67,14 +67,6 @@ class MatrixProduct:
         return self.call.views[-1].dtype
 
 
-@attrs.frozen
-class Accumulator:
-    """A storage that lies in a fragment: its name, and the columns of the tile in it."""
-
-    name: str
-    columns: int
-
-
 def products(
     body: tuple[nodes.Statement, ...],
     storages: Mapping[str, Storage],

@@ -354,7 +354,7 @@ def emit_phase(plan: Plan, phase: PhasePlan, dialect: Dialect, names: Names) -> 
 
 def _fits(plan: Plan, magnitude: Polynomial) -> bool:
     """True where the magnitude stays within 32 bits even at the symbols' upper bounds."""
-    bounds = {s.name: s.upper_bound for s in plan.sketch.symbols}
+    bounds = plan.sketch.symbol_bounds
     total = Fraction(0)
     for monomial, coefficient in magnitude.items():
         term = coefficient

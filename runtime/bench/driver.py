@@ -66,11 +66,16 @@ Progress = Callable[[str], None]
 Inputs = Mapping[str, Array]
 
 
-class MeasurementFailedError(UsageError):
-    """The kernel cannot be timed, through its own fault: `failure` is the class of failure."""
+#: How a process ended that somebody else ended, the system where memory is short among them.
+_KILLS = (-signal.SIGKILL, -signal.SIGTERM)
 
-    def __init__(self, message: str, failure: str) -> None:
-        self.failure = failure
+
+class MeasurementFailedError(UsageError):
+    """The kernel cannot be timed, through its own fault: `failure` is the class of failure.
+    `killed`: its process was ended by a signal that others send, so that it may not be at fault."""
+
+    def __init__(self, message: str, failure: str, *, killed: bool = False) -> None:
+        self.failure, self.killed = failure, killed
         super().__init__(message)
 
 
@@ -271,7 +276,8 @@ class Timer:
             tail = self._peer.printed.strip().split("\n")[-1][:300] or "none"
             msg = f"the measuring process ended with status {end.status}; its last line: {tail}"
             faulted = end.status in (-11, -7)
-            raise self._failure(msg, "illegal_access" if faulted else "launch") from None
+            failure, killed = "illegal_access" if faulted else "launch", end.status in _KILLS
+            raise self._failure(msg, failure, killed=killed) from None
         except MessageError as error:
             msg = "what the measuring process says cannot be read"
             raise self._failure(msg, "policy") from error
@@ -317,10 +323,12 @@ class Timer:
         msg = f"the measurement did not end within {self.timeout:g} s"
         return self._failure(msg, "timeout")
 
-    def _failure(self, message: str, failure: str) -> UsageError:
+    def _failure(self, message: str, failure: str, *, killed: bool = False) -> UsageError:
         """The exception for a failure: `MeasurementFailedError` on the kernel's side, else a plain
         `UsageError`."""
-        return MeasurementFailedError(message, failure) if self._of_kernel else UsageError(message)
+        if not self._of_kernel:
+            return UsageError(message)
+        return MeasurementFailedError(message, failure, killed=killed)
 
 
 def run(

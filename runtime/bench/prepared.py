@@ -15,6 +15,7 @@ import numpy as np
 
 from sketchc.base.diagnostics import refuse
 from sketchc.base.types import numpy_dtype
+from sketchc.launch.sizes import require_sizes
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.registry import load_language
 from sketchc.runtime.bench.child import MODEL, Job
@@ -94,17 +95,11 @@ def sizes_of(
     replace the task's for them, by position. Raises `UsageError` for sizes that cannot be had."""
     if not sizes:
         return dict(binding.symbols), {}
-    unknown = [name for name in sizes if name not in binding.symbols]
-    if unknown:
-        refuse(f"--symbols {unknown[0]}: the sketch's symbols are {', '.join(binding.symbols)}")
+    require_sizes(binding.sketch.symbol_bounds, sizes)
     freedom = find_freedom(binding, task)
     tied = [n for n, v in sizes.items() if n not in freedom.free and v != binding.symbols[n]]
     if tied:
-        refuse(f"--symbols {tied[0]}: the task's model fixes this size")
-    for symbol in binding.sketch.symbols:
-        limit = symbol.upper_bound
-        if limit is not None and sizes.get(symbol.name, 0) > limit:
-            refuse(f"--symbols {symbol.name}: the sketch allows at most {limit}")
+        refuse(f"size {tied[0]}={sizes[tied[0]]}: the task's model fixes this size")
     symbols = {**binding.symbols, **sizes}
     return symbols, freedom.substitutes(symbols)
 

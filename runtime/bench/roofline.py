@@ -20,11 +20,11 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
-from sketchc.base.types import DType, promote
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import Value, evaluate, host_values
 from sketchc.ir.walk import references
+from sketchc.lowering.cost.work import PRECISION_OF_TYPE, precision_class
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.plan import Plan, is_product
 from sketchc.lowering.registry import load_target
@@ -182,12 +182,6 @@ def _leading(count: ir.Expr, values: Mapping[str, Value], symbols: Mapping[str, 
 
 #: Precision classes, from the most exact to the coarsest.
 CLASSES = ("integer", "ieee f64", "ieee f32", "tf32x3", "tf32", "f16", "bf16")
-_OF_TYPE = {
-    DType.F64: "ieee f64",
-    DType.F32: "ieee f32",
-    DType.F16: "f16",
-    DType.BF16: "bf16",
-}
 #: The class that PyTorch is set to instead; it cannot compute in tf32x3.
 _BASELINE = {"tf32x3": "ieee f32"}
 
@@ -214,7 +208,9 @@ def precision_of(plan: Plan, kernel: Kernel) -> Precision:
     """The precision class of a kernel, from its sketch; of a kernel without one, from its signature
     and its source."""
     tensors = [t.dtype for t in plan.sketch.tensors if t.role is not ir.Role.WORKSPACE]
-    found = {_OF_TYPE[dtype]: f"{dtype.value} tensors" for dtype in tensors if dtype.is_float}
+    found = {
+        PRECISION_OF_TYPE[dtype]: f"{dtype.value} tensors" for dtype in tensors if dtype.is_float
+    }
     for statement in walk.in_phases(plan.phases):
         if is_product(statement):
             found.update(_class_of_product(plan, statement))
@@ -227,11 +223,9 @@ def precision_of(plan: Plan, kernel: Kernel) -> Precision:
 
 def _class_of_product(plan: Plan, product: ir.Compute) -> dict[str, str]:
     """The class of one matrix product of a sketch, with the reason; {} for integers."""
-    names = [operand.tile for operand in product.operands if isinstance(operand, ir.TileOperand)]
-    dtype = promote(*(plan.sketch.tile(name).dtype for name in names))
-    if not dtype.is_float:
+    found = precision_class(plan, product)
+    if found == "integer":
         return {}
-    asked = str(product.attributes.get("precision", "ieee"))
-    if dtype is DType.F32 and asked != "ieee" and plan.hardware.family != "cpu":
-        return {asked: f'{product.operation} with precision="{asked}"'}
-    return {_OF_TYPE[dtype]: f"{product.operation} of {dtype.value}"}
+    own = {name: dtype for dtype, name in PRECISION_OF_TYPE.items()}
+    how = f" of {own[found].value}" if found in own else f' with precision="{found}"'
+    return {found: f"{product.operation}{how}"}

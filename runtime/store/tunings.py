@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
+import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,9 @@ from sketchc.runtime.store.writing import (
 
 #: A failed point is not tried again, except where the machine was at fault.
 _TRY_AGAIN = ("infrastructure", "timeout")
+#: The class of a point whose process was ended from outside, for which it may or may not be to
+#: blame (it may have taken all memory): it is tried once more.
+KILLED = "killed"
 
 
 @attrs.frozen
@@ -72,13 +76,22 @@ class Setting:
 
 @attrs.frozen
 class PointRow:
-    """One point that was tried: its samples in seconds, or why it does not count (`failure`)."""
+    """One point that was tried: samples in seconds, and why it does not count (`failure`)."""
 
     point: Mapping[str, Scalar]
     samples: tuple[float, ...]
     failure: str = ""
     reason: str = ""
-    seconds: float = math.inf
+
+    @property
+    def seconds(self) -> float:
+        """The median; infinite for a point that does not count."""
+        return statistics.median(self.samples) if self.samples and not self.failure else math.inf
+
+    @property
+    def settled(self) -> bool:
+        """Whether the point failed through its own fault."""
+        return self.failure not in ("", KILLED, *_TRY_AGAIN)
 
 
 @attrs.frozen
@@ -105,21 +118,19 @@ class Tuned:
 
 
 def known_points(path: Path, setting: Setting) -> list[PointRow]:
-    """The points that are known of exactly this setting; none where there is no store yet. Raises
-    `StoreError`."""
+    """The points that are known of exactly this setting, also those of the class `KILLED`; none
+    where there is no store yet. Raises `StoreError`."""
     if not path.exists():
         return []
     query = "SELECT * FROM tuning_points WHERE tuning = ? ORDER BY rowid"
     with read_store(path) as connection:
         rows = connection.execute(query, (setting.identity,)).fetchall()
-    found = []
-    for row in rows:
-        if row["failure"] not in _TRY_AGAIN:
-            samples = tuple(json.loads(row["samples"]))
-            seconds = math.inf if row["seconds"] is None else float(row["seconds"])
-            point = json.loads(row["point"])
-            found.append(PointRow(point, samples, row["failure"], row["reason"], seconds))
-    return found
+    return [_point_row(row) for row in rows if row["failure"] not in _TRY_AGAIN]
+
+
+def _point_row(row: sqlite3.Row) -> PointRow:
+    samples = tuple(json.loads(row["samples"]))
+    return PointRow(json.loads(row["point"]), samples, row["failure"], row["reason"])
 
 
 def put_points(
@@ -129,16 +140,23 @@ def put_points(
     setting: Setting,
     points: Sequence[PointRow],
 ) -> str:
-    """Keep points, with all their samples so far, within a transaction of the caller; returns the
-    id of the tuning."""
+    """Keep points within a transaction of the caller, their samples beside those that are there:
+    several searches may write at the same time. What a point failed by through its own fault stays,
+    else the later word counts. Returns the id of the tuning."""
     _put_setting(connection, task, environment, setting)
+    query = "SELECT * FROM tuning_points WHERE tuning = ? AND point = ?"
     for row in points:
+        key = (setting.identity, dump(dict(row.point)))
+        if (found := connection.execute(query, key).fetchone()) is not None:
+            before = _point_row(found)
+            later = before if before.settled else row
+            row = attrs.evolve(later, samples=(*before.samples, *row.samples))
         connection.execute(
             """INSERT OR REPLACE INTO tuning_points
             (tuning, point, seconds, samples, failure, reason, recorded)
             VALUES (?, ?, ?, ?, ?, ?, ?)""",
             (
-                *(setting.identity, dump(dict(row.point))),
+                *key,
                 row.seconds if math.isfinite(row.seconds) else None,
                 *(dump(list(row.samples)), row.failure, storable(row.reason), now()),
             ),
@@ -182,9 +200,10 @@ def tuned_points(
             AND best != 'null' ORDER BY recorded DESC, id""",
             (sketch, target, hardware),
         ).fetchall()
+    points = [json.loads(row["best"]) for row in rows]
     return [
         Tuned(
-            Best(json.loads(row["best"]), float(row["seconds"]), row["default_seconds"]),
+            Best(point, float(row["seconds"]), row["default_seconds"]),
             json.loads(row["symbols"]),
             row["device"],
             row["hardware"],
@@ -192,9 +211,9 @@ def tuned_points(
             row["threads"],
             row["recorded"],
         )
-        for row in rows
+        for row, point in zip(rows, points, strict=True)
         if json.loads(row["fixed"]).items() <= fixed.items()
-        and all(json.loads(row["best"]).get(name, value) == value for name, value in fixed.items())
+        and all(point.get(name, value) == value for name, value in fixed.items())
     ]
 
 

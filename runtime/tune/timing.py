@@ -24,6 +24,7 @@ from sketchc.runtime.bench.prepared import OutputCheck, Prepared
 from sketchc.runtime.bench.schedule import Variation, draw_variation
 from sketchc.runtime.bench.text import seconds_text
 from sketchc.runtime.process.messages import Raw
+from sketchc.runtime.store.tunings import KILLED
 from sketchc.runtime.tune.building import Built
 
 #: Seconds that loading a kernel and warming it up may take, and one sample; of a sample also at
@@ -36,7 +37,7 @@ _SLOWER = 50.0
 @attrs.define
 class Timed:
     """What is known of one kernel: the seconds of all its samples, or why it was dropped (`failure`
-    is the class of failure, "" for none)."""
+    is the class of failure, `KILLED` among them, "" for none)."""
 
     samples: list[float] = attrs.field(factory=list)
     failure: str = ""
@@ -123,7 +124,7 @@ class PointTimer:
             self.close()
 
     def _drop(self, name: str, error: MeasurementFailedError) -> None:
-        self.known[name].failure = error.failure or "launch"
+        self.known[name].failure = KILLED if error.killed else error.failure or "launch"
         self.known[name].reason = str(error)
 
     def _variation(self, number: int) -> Variation:

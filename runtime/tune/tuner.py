@@ -30,7 +30,7 @@ from sketchc.runtime.bench import driver
 from sketchc.runtime.bench.driver import MeasurementFailedError
 from sketchc.runtime.bench.measurement import Speedup, Summary, speedup, summarise
 from sketchc.runtime.bench.prepared import OutputCheck, Prepared
-from sketchc.runtime.store.tunings import PointRow
+from sketchc.runtime.store.tunings import KILLED, PointRow
 from sketchc.runtime.tune.building import Builder
 from sketchc.runtime.tune.search import STRATEGIES, Search
 from sketchc.runtime.tune.surrogate import Floats
@@ -123,7 +123,8 @@ def named(point: Point) -> str:
 @attrs.define
 class Kernels:
     """The points of a space as a `Problem` of the search, at the sizes `symbols` on so many
-    `threads`. `record` takes the points of each batch as they were measured."""
+    `threads`. `record` takes the points of each batch as they were measured, with the samples that
+    are new."""
 
     space: Space
     symbols: Mapping[str, int]
@@ -139,6 +140,10 @@ class Kernels:
     vectors: Floats = attrs.field(init=False)
     _kernels: dict[int, Kernel] = attrs.field(factory=dict)
     _names: dict[str, int] = attrs.field(init=False)
+    #: How many samples of a point were handed on, by its name.
+    _recorded: dict[str, int] = attrs.field(factory=dict)
+    #: The names of points whose process was killed in an earlier search.
+    _killed: set[str] = attrs.field(factory=set)
 
     def __attrs_post_init__(self) -> None:
         self._names = {named(point): n for n, point in enumerate(self.space.points)}
@@ -176,20 +181,23 @@ class Kernels:
         self.builder.settle(names)
         found = self.timer.measure(names, samples)
         # A point whose code the target refuses is found out again in no time.
-        rows = [self._row(*item) for item in found.items() if item[1].failure != _ILLEGAL]
-        self.record(rows)
+        self.record([self._new(*one) for one in found.items() if one[1].failure != _ILLEGAL])
         if math.isfinite(best := self.timer.best):
             self.trace.append((time.monotonic() - self.started, best))
         return {self._names[name]: timed.seconds for name, timed in found.items()}
 
     def remember(self, rows: Sequence[PointRow]) -> dict[int, float]:
-        """Take over what an earlier search measured; returns the times of points by number."""
+        """Take over what an earlier search measured; returns the times of points by number. Points
+        that were killed are not among them."""
         found = {}
         for row in rows:
             name = named(row.point)
-            if name in self._names:
+            if row.failure == KILLED:
+                self._killed.add(name)
+            elif name in self._names:
                 samples = list(row.samples)
                 self.timer.known[name] = Timed(samples, row.failure, row.reason)
+                self._recorded[name] = len(samples)
                 found[self._names[name]] = self.timer.known[name].seconds
         return found
 
@@ -202,9 +210,14 @@ class Kernels:
             if timed.failure and timed.failure != _ILLEGAL
         )
 
-    def _row(self, name: str, timed: Timed) -> PointRow:
-        found = (tuple(timed.samples), timed.failure, timed.reason, timed.seconds)
-        return PointRow(json.loads(name), *found)
+    def _new(self, name: str, timed: Timed) -> PointRow:
+        """What is new of a point; one that is killed for the second time has failed for good."""
+        samples = tuple(timed.samples[self._recorded.get(name, 0) :])
+        self._recorded[name] = len(timed.samples)
+        again = timed.failure == KILLED and name in self._killed
+        return PointRow(
+            json.loads(name), samples, "launch" if again else timed.failure, timed.reason
+        )
 
     def kernel(self, point: int) -> Kernel:
         """The kernel of a legal point. Raises `DiagnosticError` for what the target refuses."""

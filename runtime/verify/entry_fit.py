@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import re
 
+from sketchc.base.diagnostics import refuse
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.lowering.abi import passed
 from sketchc.lowering.c_source import abi
+from sketchc.lowering.kernel import Kernel
+from sketchc.lowering.registry import load_language
 from sketchc.runtime.verify.kernel_file import without_comments
 
 #: C's words for elements -> the types that they may hold.
@@ -33,6 +36,19 @@ _ELEMENTS = {
 _FLOATS = ("float", "double", "long double", "half", "__half", "_Float16")
 #: What says nothing of a type.
 _QUALIFIERS = re.compile(r"\b(const|volatile|restrict|__restrict__|__restrict|struct)\b|\bstd::")
+
+
+def require_fit(kernel: Kernel, file: str, signature: str) -> None:
+    """Raises `UsageError` where the C function of a `kernel` of `file` takes other arguments than
+    the sketch in the file `signature` says."""
+    language = load_language(kernel.language)
+    if language.syntax != "c" or language.by_runner:
+        return
+    if why := misfit(kernel.source, kernel.entry, kernel.sketch):
+        refuse(
+            f"{file}: {kernel.entry} is no kernel of the signature in {signature}: {why}; "
+            "list tensors, symbols and params in the order of the kernel's arguments"
+        )
 
 
 def misfit(source: str, entry: str, sketch: ir.Sketch) -> str:

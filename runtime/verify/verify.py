@@ -132,13 +132,8 @@ def verify(
         case_runner.gaps += [*untaken, *filter(None, [too_few(runner.results)])]
     _settle(task, seed, wrong=any(r.failure in ("design", "numerical") for r in runner.results))
     return Verdict(
-        plan.sketch.name,
-        plan.target,
-        plan.hardware.name,
-        str(task.path),
-        status.how_it_runs,
-        seed,
-        tuple(runner.results),
+        *(plan.sketch.name, plan.target, plan.hardware.name, str(task.path)),
+        *(status.how_it_runs, seed, tuple(runner.results)),
         (*_read_off(candidate), *binding.notes, *odd, *notes, *told, *case_runner.notes, *_held()),
         dict(status.versions),
         constants_of(plan.sketch),

@@ -146,15 +146,13 @@ def plan_sketch(
     """The plan of a sketch of `source`, for the `sizes` of symbols where they are known. Raises
     `SketchError` for what the sketch or the target refuses, `UsageError` for a name in `constants`
     or `sizes` that the sketch does not declare."""
+    from sketchc.launch.sizes import require_sizes
     from sketchc.lowering.passes.pipeline import build_plan
 
     with pointing_into(source):
         check_plannable(tree, target, chip, constants, allow_unproved)
         planned = build_plan(tree, target, chip, constants, allow_unproved, sizes)
-    if sizes:
-        from sketchc.lowering.cost.predict import sized_values
-
-        sized_values(planned.plan.sketch, sizes)  # refuses what the sketch does not have
+    require_sizes(planned.plan.sketch.symbol_bounds, sizes or {})
     return planned
 
 

@@ -260,11 +260,7 @@ def generate(
             with Ledger(folder.ledger_path) as ledger, display:
                 ledger.begin(_header(asked))
                 client = _client(provider, ledger, folder, configuration, display)
-                keeper = recorder(store, task)
-                if asked.migration is not None and asked.migration.alone and keeper.task:
-                    # A kernel stands for the task, which nobody can load as one.
-                    keeper.task = attrs.evolve(keeper.task, subject="")
-                kept = RunRecorder(keeper, folder, asked)
+                kept = _run_recorder(store, task, folder, asked)
 
                 def stepped(state: RunState, context: RunContext) -> None:
                     kept.step(state, context)
@@ -280,6 +276,17 @@ def generate(
             files = write_outputs(folder.path, asked, state, task, spend, stopped)
             kept.end(state, stopped)
     return RunResult(state, asked, folder.path, spend, stopped, tuple(files))
+
+
+def _run_recorder(
+    store: Path | None, task: Task, folder: RunFolder, asked: RunOptions
+) -> RunRecorder:
+    """What keeps a run in the store."""
+    keeper = recorder(store, task)
+    if asked.migration is not None and asked.migration.alone and keeper.task:
+        # A kernel stands for the task, which nobody can load as one.
+        keeper.task = attrs.evolve(keeper.task, subject="")
+    return RunRecorder(keeper, folder, asked)
 
 
 @contextmanager

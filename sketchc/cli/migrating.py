@@ -144,6 +144,7 @@ def signed_candidate(
     from sketchc.checker.api import bindable
     from sketchc.runtime.tasks.signature import signature_plan
     from sketchc.runtime.toolchains.base import toolchain
+    from sketchc.runtime.verify.entry_fit import require_fit
     from sketchc.runtime.verify.verify import Candidate
 
     source, tree = sketches.load_sketch(signature)
@@ -153,23 +154,10 @@ def signed_candidate(
     plan = signature_plan(meant, original.target)
     spoken = load_target(original.target).language
     entry = entry_of(original.code, spoken.name, meant.name, original.file, original.entry)
-    if spoken.syntax == "c" and not spoken.by_runner:
-        _refuse_misfit(original, entry, plan, signature)
     kernel = attrs.evolve(foreign_kernel(plan, entry, spoken.name, original.code), foreign=False)
+    require_fit(kernel, original.file, signature)
     run = toolchain(original.target)
     return Candidate(plan, kernel, run, original.file, signature=source), own
-
-
-def _refuse_misfit(original: Original, entry: str, plan: Plan, signature: str) -> None:
-    """Raises `UsageError` where the original's C function takes other arguments than a signature
-    says."""
-    from sketchc.runtime.verify.entry_fit import misfit
-
-    if why := misfit(original.code, entry, plan.sketch):
-        refuse(
-            f"{original.file}: {entry} is no kernel of the signature in {signature}: {why}; "
-            "list tensors, symbols and params in the order of the kernel's arguments"
-        )
 
 
 # ---------------------------------------------------------------- the task

@@ -46,6 +46,7 @@ verify_ir_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 hardware_option = click.option("--hardware", help="The chip; default: the target's own.")
 sketch_option = click.option("--sketch", "name", help="Which sketch of the file.")
+quiet_option = click.option("--quiet", "-q", is_flag=True, help="No progress on standard error.")
 entry_option = click.option("--entry", help="A kernel's function; default: found in the file.")
 allow_unproved_option = click.option(
     "--allow-unproved", is_flag=True, help="What can be neither proved nor refuted only warns."
@@ -73,6 +74,21 @@ def target_option(*, required: bool = True, text: str = ".") -> Callable[[Comman
 def set_option(text: str) -> Callable[[Command], Command]:
     """Adds `--set NAME=VALUE`; the command gets all of them as `settings`."""
     return click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help=text)
+
+
+def threads_option(text: str = "Default: all cores.") -> Callable[[Command], Command]:
+    """Adds `--threads`."""
+    return click.option("--threads", type=click.IntRange(min=1), help=text)
+
+
+def seed_option(text: str = "Default: a fresh one.") -> Callable[[Command], Command]:
+    """Adds `--seed`."""
+    return click.option("--seed", type=click.IntRange(min=0), help=text)
+
+
+def plot_option(text: str) -> Callable[[Command], Command]:
+    """Adds `--plot FILE.png`."""
+    return click.option("--plot", metavar="FILE.png", help=text)
 
 
 def symbols_option(text: str) -> Callable[[Command], Command]:

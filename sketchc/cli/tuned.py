@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from sketchc.base.diagnostics import refuse
 from sketchc.base.types import Scalar
 from sketchc.base.version import __version__
+from sketchc.parsing import syntax
 
 if TYPE_CHECKING:
-    from sketchc.parsing import syntax
     from sketchc.runtime.store.tunings import Tuned
     from sketchc.runtime.toolchains.base import Toolchain
 
@@ -35,17 +35,16 @@ def tuned_point(
     """The stored point that fits best, and a line that says which one it is: of this device where
     there is one here, by these compilers if any was, at the nearest sizes. Raises `UsageError` with
     the command to run where there is none."""
+    from sketchc.launch.sizes import require_sizes
     from sketchc.lowering.hardware import load_hardware
     from sketchc.lowering.registry import load_target
-    from sketchc.parsing.syntax import declared
     from sketchc.runtime.store.canonical import canonical_hash
     from sketchc.runtime.store.tunings import nearest, tuned_points
     from sketchc.runtime.toolchains.base import toolchain
 
-    known = [symbol.name for symbol in declared(tree, "symbols")]
-    for name in symbols:
-        if name not in known:
-            refuse(f"--symbols {name}: the sketch's symbols are {', '.join(known) or 'none'}")
+    require_sizes(
+        {symbol.name: _bound(symbol) for symbol in syntax.declared(tree, "symbols")}, symbols
+    )
     chip = load_hardware(hardware or load_target(target).capabilities.default_hardware).name
     found = tuned_points(store, canonical_hash(tree), target, chip, constants)
     device = _device(load_target(target).device)
@@ -65,6 +64,12 @@ def tuned_point(
     chosen = nearest(alike or found, symbols)
     note = "" if alike else "; measured with other compilers than those here"
     return dict(chosen.best.point), f"{_text(chosen)}{note}"
+
+
+def _bound(symbol: syntax.SymbolDeclaration) -> int | None:
+    """The bound of a symbol of a sketch that was not elaborated; None for one by constants, too."""
+    bound = symbol.upper_bound
+    return int(bound.value) if isinstance(bound, syntax.Number) else None
 
 
 def _text(chosen: Tuned) -> str:

@@ -281,6 +281,7 @@ def _kernel(request: VerifyRequest, task: TaskClient) -> Candidate:
     from sketchc.lowering.kernel import Kernel
     from sketchc.lowering.registry import language_of_file, load_target, targets_in
     from sketchc.runtime.toolchains.base import toolchain
+    from sketchc.runtime.verify.entry_fit import require_fit
     from sketchc.runtime.verify.kernel_file import is_module_file
     from sketchc.runtime.verify.verify import Candidate
 
@@ -312,6 +313,8 @@ def _kernel(request: VerifyRequest, task: TaskClient) -> Candidate:
     name, chip = plan.sketch.name, chip or plan.hardware.name
     entry = entry_of(source, language.name, name, request.file, request.entry)
     kernel = Kernel(target, chip, name, entry, language.name, source, plan.sketch, foreign=True)
+    if request.signature is not None and not garbled:
+        require_fit(kernel, request.file, request.signature)
     picked = request.sketch or ""
     return Candidate(
         plan, kernel, toolchain(target), request.file, None, called, picked, garbled=garbled

@@ -623,6 +623,11 @@ class Sketch(Placed):
         """The host steps, in order; each phase is launched at exactly one place."""
         return self.schedule or tuple(Launch(index) for index in range(len(self.phases)))
 
+    @property
+    def symbol_bounds(self) -> dict[str, int | None]:
+        """The inclusive bound of each symbol, by name; None for one without."""
+        return {symbol.name: symbol.upper_bound for symbol in self.symbols}
+
     def tile(self, name: str) -> Tile:
         """The tile of this name."""
         return next(tile for tile in self.tiles if tile.name == name)

@@ -206,7 +206,7 @@ class _Lexer:
             if deeper and text not in _STATEMENT_WORDS:
                 self._separate(text, start)
                 return
-        self._end_line(start)
+        self._end_line()
         if text == "}":
             return
         if not self.stack:
@@ -222,7 +222,7 @@ class _Lexer:
 
     def _tiling_line(self, text: str, start: int, column: tuple[int, int]) -> None:
         stack = self.stack
-        self._end_line(start)
+        self._end_line()
         if column[0] > stack[0][0]:
             self._indent(start, column)
         elif text == "(" or (text.isidentifier() and self._next_is("=")):
@@ -235,7 +235,7 @@ class _Lexer:
             self.opener = None
             self.first = True
 
-    def _end_line(self, start: int) -> None:
+    def _end_line(self) -> None:
         """End the logical line, if it holds anything."""
         self.section = None
         if not self.first:
@@ -456,7 +456,7 @@ class _Lexer:
         """Close the open blocks and the sketch; with `missing` the brace itself is not there."""
         opener, self.opener = self.opener, None
         assert opener is not None
-        self._end_line(start)
+        self._end_line()
         self._dedent_to(0, start)
         if missing:
             problem = error(
@@ -506,7 +506,7 @@ class _Lexer:
         if self._in_sketch:
             self._end_sketch(start, missing=True)
         elif self.opener is not None:
-            self._end_line(start)
+            self._end_line()
             self._dedent_to(0, start)
         self.first = True
         self._emit("$END", "", start)

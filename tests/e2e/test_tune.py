@@ -9,9 +9,10 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from sketchc.parsing.parser import read
 from sketchc.runtime.bench.driver import MeasurementFailedError
 from sketchc.runtime.bench.prepared import prepare
 from sketchc.runtime.bench.schedule import Schedule, Settings
-from sketchc.runtime.store.tunings import PointRow
+from sketchc.runtime.store.tunings import KILLED, PointRow
 from sketchc.runtime.tasks.task import load_task
 from sketchc.runtime.toolchains.base import Artefact
 from sketchc.runtime.toolchains.cpp.toolchain import CppToolchain
@@ -202,12 +203,20 @@ def crashing_later(source: str) -> str:
     return source.replace("return 0;", f"{trap} return 0;")
 
 
+def killed(source: str) -> str:
+    """Kernels whose process ends as one that the system ends does."""
+    return "#include <csignal>\n" + source.replace("return 0;", "raise(SIGKILL); return 0;")
+
+
 def broken(source: str) -> str:
     return f"{source}\nthis is no C++\n"
 
 
 def searched(
-    place: Place, faults: dict[int, Callable[[str], str]], reject: tuple[int, ...] = ()
+    place: Place,
+    faults: dict[int, Callable[[str], str]],
+    reject: tuple[int, ...] = (),
+    known: Sequence[PointRow] = (),
 ) -> tuple[Tuning, list[PointRow]]:
     """What a search of all points finds, with the rows that it hands on to be kept."""
     source = read(str(place.folder / "twice.sketch"))
@@ -219,13 +228,14 @@ def searched(
     candidate = Candidate(plan, kernel, Faulty(faults), "twice.sketch", source)
     settings = Settings(5, 1, Schedule(warm_up_seconds=0.0), {"N": 1000})
     rows: list[PointRow] = []
-    (place.folder / "builds").mkdir()
+    builds = Path(tempfile.mkdtemp(dir=place.folder))
     with load_task(str(place.folder / "twice.py")) as task:
         prepared, _ = prepare(candidate, task, settings, lambda doing: None, lambda: None)
         request = Request(
-            *(space, prepared, "a chip", 1 << 20, place.folder / "builds", Limits("all", 60.0, 5)),
+            *(space, prepared, "a chip", 1 << 20, builds, Limits("all", 60.0, 5)),
             verify=lambda point: "it was rejected" if point["T"] in reject else "",
             record=rows.extend,
+            known=known,
         )
         return tune(request), rows
 
@@ -255,9 +265,22 @@ def test_a_point_that_ends_the_process_between_others_is_dropped(place: Place) -
     assert found.best["T"] in (64, 256)
     assert found.gain is not None
     # The others went on in a new process, with what they had.
-    most = {row.point["T"]: len(row.samples) for row in rows}
-    assert most[64] > 3
-    assert most[256] > 3
+    for size in (64, 256):
+        assert sum(len(row.samples) for row in rows if row.point["T"] == size) > 3
+
+
+def test_a_point_that_was_killed_is_tried_once_more(place: Place) -> None:
+    """A search that goes on counts it where it is not killed again, and else drops it for good."""
+    found, rows = searched(place, {128: killed})
+    assert [(one.point["T"], one.failure) for one in found.dropped] == [(128, KILLED)]
+    assert [row.failure for row in rows if row.point["T"] == 128] == [KILLED]
+    good, _ = searched(place, {}, known=rows)
+    assert (good.tried, good.dropped) == (3, ())
+    _, again = searched(place, {128: killed}, known=rows)
+    failed = [row for row in again if row.point["T"] == 128]
+    assert [row.failure for row in failed] == ["launch"]
+    _, last = searched(place, {128: killed}, known=[*rows[:1], *failed])
+    assert not any(row.point["T"] == 128 for row in last)
 
 
 def test_points_that_do_not_compile_or_pass_are_not_the_best(place: Place) -> None:

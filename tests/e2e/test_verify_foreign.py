@@ -209,6 +209,45 @@ def test_files_that_do_not_fit(
         assert "Traceback" not in found.err + found.out
 
 
+SIGNATURE = """sketch biased {
+    symbols: M, N;
+    tensors: X[M, N]: in f32; BIAS[N]: in f32; Y[M, N]: out f32;
+    @llm_hint("parallel")
+    for i in range(M):
+        x = alloc([N])
+        bias = alloc([N])
+        load(X[i, 0:N] -> x)
+        load(BIAS[0:N] -> bias)
+        add(x, bias, x)
+        relu(x, x)
+        mul(x, 2.0, x)
+        store(x -> Y[i, 0:N])
+}
+"""
+
+
+@pytest.mark.parametrize("command", ["verify", "bench"])
+def test_a_function_that_does_not_fit_the_signature_is_refused(
+    tmp_path: Path, task: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    """Before it is called: it would read and write anywhere."""
+    require("cpp")
+    signature = tmp_path / "x.sketch"
+    signature.write_text(SIGNATURE)
+    arguments = ["--task", str(task), "--target", "cpp", "--signature", str(signature)]
+    for name, old, new, said in (
+        ("less.cpp", ", int64_t N)", ")", "it takes 4 arguments and is called with 5"),
+        ("double.cpp", "const float *BIAS", "const double *BIAS", "no place for BIAS"),
+        ("const.cpp", "float *Y", "const float *Y", "no place for Y, which the kernel writes"),
+    ):
+        (file,) = write(tmp_path, {name: edited(CPP, (old, new))})
+        assert main.run([command, file, *arguments, "--no-store"]) == 2
+        assert said in capsys.readouterr().err
+    if command == "verify":
+        (file,) = write(tmp_path, {"right.cpp": CPP})
+        assert main.run([command, file, *arguments, "--no-store"]) == 0
+
+
 def test_what_is_no_kernel_gets_a_verdict(
     tmp_path: Path, task: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import math
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import attrs
@@ -10,8 +11,9 @@ import pytest
 from store_cases import unsound
 
 from sketchc.runtime.store import exporting, reading
-from sketchc.runtime.store.database import collect, open_store, transaction
+from sketchc.runtime.store.database import collect, open_store, read_store, transaction
 from sketchc.runtime.store.tunings import (
+    KILLED,
     Best,
     PointRow,
     Setting,
@@ -29,8 +31,8 @@ SETTING = Setting(
     *(SKETCH, TaskText("t.py", "# t"), "cpp", "cpu", "a chip", {"g++": "12"}, SIZES, 2, {})
 )
 ROWS = [
-    PointRow({"T": 16}, (0.25, 0.5, 0.25), "", "", 0.25),
-    PointRow({"T": 32}, (), "numerical", "its outputs are wrong", math.inf),
+    PointRow({"T": 16}, (0.25, 0.5, 0.25)),
+    PointRow({"T": 32}, (), "numerical", "its outputs are wrong"),
 ]
 BEST = Best({"T": 16}, 0.25, 0.5)
 
@@ -69,20 +71,60 @@ def test_points_are_known_of_exactly_the_setting_they_were_measured_in(path: Pat
         assert known_points(path, other) == []
 
 
-def test_a_later_batch_replaces_what_was_known_of_its_points(path: Path) -> None:
+def test_a_later_batch_adds_to_what_was_known_of_its_points(path: Path) -> None:
     keep(path, SETTING, ROWS)
-    more = attrs.evolve(ROWS[0], samples=(0.25, 0.5, 0.25, 0.125), seconds=0.25)
-    keep(path, SETTING, [more, PointRow({"T": 64}, (1.0,), "", "", 1.0)])
-    assert {row.point["T"]: len(row.samples) for row in known_points(path, SETTING)} == {
-        16: 4,
-        32: 0,
-        64: 1,
+    keep(path, SETTING, [PointRow({"T": 16}, (0.125, 0.125)), PointRow({"T": 64}, (1.0,))])
+    assert {row.point["T"]: row.samples for row in known_points(path, SETTING)} == {
+        16: (0.25, 0.5, 0.25, 0.125, 0.125),
+        32: (),
+        64: (1.0,),
     }
+    with read_store(path) as store:
+        rows = store.execute("SELECT point, seconds FROM tuning_points")
+        assert dict(map(tuple, rows)) == {'{"T":16}': 0.25, '{"T":32}': None, '{"T":64}': 1.0}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "kept"),
+    [
+        ("", "numerical", "numerical"),
+        ("numerical", "", "numerical"),
+        ("numerical", "timeout", "numerical"),
+        ("timeout", "", ""),
+        (KILLED, "", ""),
+        (KILLED, "launch", "launch"),
+    ],
+)
+def test_a_points_own_failure_stays(path: Path, first: str, second: str, kept: str) -> None:
+    """Whichever of two searches comes first with what it saw."""
+    for number, failure in enumerate((first, second)):
+        keep(path, SETTING, [PointRow({"T": 8}, (float(number),), failure, failure)])
+    (row,) = known_points(path, SETTING)
+    assert (row.failure, row.reason, row.samples) == (kept, kept, (0.0, 1.0))
+
+
+def keep_many(path: Path, writer: int) -> None:
+    """What one search keeps: two samples of each of five points, ten times."""
+    for batch in range(10):
+        samples = (writer + batch / 64, writer + batch / 64 + 1 / 128)
+        keep(path, SETTING, [PointRow({"T": size}, samples) for size in range(5)])
+
+
+def test_two_searches_at_once_keep_all_their_samples(path: Path) -> None:
+    """They also make the file together."""
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+        for done in [pool.submit(keep_many, path, writer) for writer in (1, 2)]:
+            done.result(timeout=120)
+    expected = sorted(writer + step / 128 for writer in (1, 2) for step in range(20))
+    rows = known_points(path, SETTING)
+    assert [row.point for row in rows] == [{"T": size} for size in range(5)]
+    for row in rows:
+        assert sorted(row.samples) == expected
 
 
 @pytest.mark.parametrize("failure", ["timeout", "infrastructure"])
 def test_what_the_machine_may_be_at_fault_for_is_tried_again(path: Path, failure: str) -> None:
-    keep(path, SETTING, [PointRow({"T": 8}, (), failure, "late", math.inf), *ROWS])
+    keep(path, SETTING, [PointRow({"T": 8}, (), failure, "late"), *ROWS])
     assert known_points(path, SETTING) == ROWS
 
 

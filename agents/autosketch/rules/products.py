@@ -199,26 +199,32 @@ def _spread(window: _Window, place: Index, offset: Index) -> tuple[Index, ir.Exp
     return tuple(spot), where
 
 
+def _window_of(node: Node) -> _Window:
+    """The windows of an operation that pools."""
+    arguments = node.arguments
+    sizes = arguments["kernel_size"]
+    count = len(sizes) if len(sizes) > 1 else int(plain(node.operation).partition("pool")[2][0])
+    kernel = _ints(sizes, count)
+    stride, padding, dilation = (
+        _ints(arguments.get(name, ir.Literal(1)), count, usual)
+        for name, usual in (("stride", kernel), ("padding", (0,)), ("dilation", (1,)))
+    )
+    return _Window(tuple(map(ir.Literal, kernel)), stride, padding, dilation)
+
+
 def _pooled(operation: str) -> Rule:
     """The rule of the maximum ("max") or the mean ("sum") of windows."""
 
     def rule(builder: Builder, node: Node) -> None:
         arguments = node.arguments
         source = arguments["self"]
-        sizes = arguments["kernel_size"]
-        count = len(sizes) if len(sizes) > 1 else int(plain(node.operation).partition("pool")[2][0])
-        kernel = _ints(sizes, count)
-        stride, padding, dilation = (
-            _ints(arguments.get(name, ir.Literal(1)), count, usual)
-            for name, usual in (("stride", kernel), ("padding", (0,)), ("dilation", (1,)))
-        )
-        window = _Window(tuple(map(ir.Literal, kernel)), stride, padding, dilation)
+        window = _window_of(node)
         ceil = bool(arguments["ceil_mode"])
-        sticks_out = ceil or any(padding)
+        sticks_out = ceil or any(window.padding)
         outside = float("-inf") if operation == "max" else 0
         specification = node.results[0]
         rank = len(specification.shape)
-        lead = rank - count
+        lead = rank - len(window.kernel)
         image = builder.shape(source)[lead:]
         builder.filled += specification.shape[lead:]
         own = specification.dtype

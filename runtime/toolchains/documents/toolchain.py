@@ -50,7 +50,7 @@ class DocumentToolchain(Toolchain):
 
     def __init__(self, record: Target) -> None:
         assert record.tools is not None
-        self.target, self._record, self._tools = record.name, record, record.tools
+        self.target, self._tools = record.name, record.tools
         self._folder = Path(record.documents)
         self._environment = environment_of(record.name, record.tools.packages)
 

@@ -202,9 +202,9 @@ def _made(call: Call, arguments: Arguments, text: str) -> tuple[ir.Statement, ..
     """The statements of a call with resolved operands; `text` is that of a single statement."""
     attributes = dict(arguments.attributes)
     if call.row.category is Category.COMPOSITE and call.row.accumulates:
-        return ranked(call, _axis(call, attributes), bool(attributes["descending"]))
+        return ranked(call, _axis(attributes), bool(attributes["descending"]))
     if (carry := attributes.pop("carry", None)) is not None:
-        return carried_on(call, scan(call, _axis(call, attributes)), attributes, carry)
+        return carried_on(call, scan(call, _axis(attributes)), attributes, carry)
     moving = any(isinstance(value, ir.ScalarOperand) for value in attributes.values())
     if call.row.category is Category.COMPOSITE or moving:
         return expand(call, attributes)
@@ -229,12 +229,12 @@ def _check(call: Call, arguments: Arguments, attributes: dict[str, object]) -> D
         case Category.REDUCTION:
             attributes["axis"] = call.reduce(arguments)
         case Category.INDEX:
-            one = records.evolve(arguments, axes=(_axis(call, attributes),))
+            one = records.evolve(arguments, axes=(_axis(attributes),))
             attributes["axis"] = call.reduce(one)
         case Category.SCAN:
-            attributes["axis"] = scan(call, _axis(call, attributes))
+            attributes["axis"] = scan(call, _axis(attributes))
         case Category.SORTING:
-            attributes["axis"] = order(call, _axis(call, attributes))
+            attributes["axis"] = order(call, _axis(attributes))
             return order_dtype(call)
         case Category.MATRIX:
             call.multiply(attributes)
@@ -254,7 +254,7 @@ def _check(call: Call, arguments: Arguments, attributes: dict[str, object]) -> D
     return call.evaluation_dtype()
 
 
-def _axis(call: Call, attributes: dict[str, object]) -> int:
+def _axis(attributes: dict[str, object]) -> int:
     axis = attributes["axis"]
     assert isinstance(axis, int)  # arguments.gather has seen to it
     return axis
@@ -269,7 +269,7 @@ def _arrange(call: Call, arguments: Arguments, attributes: dict[str, object]) ->
         case Layout.RESHAPED:
             reshape(call)
         case Layout.JOINED:
-            attributes["axis"] = concat(call, _axis(call, attributes))
+            attributes["axis"] = concat(call, _axis(attributes))
         case _:
             call.broadcast()
 

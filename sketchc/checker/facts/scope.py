@@ -451,7 +451,7 @@ def root_scope(sketch: ir.Sketch) -> Scope:
 
 def _tied(sketch: ir.Sketch, scope: Scope) -> Scope:
     """The scope with forms and bounds of the names that conditions tie to others."""
-    limits = {symbol.name: symbol.upper_bound for symbol in sketch.symbols}
+    limits = sketch.symbol_bounds
     for name, value in ties(sketch):
         form = scope.form(value)
         scope = records.evolve(scope, forms={**scope.forms, name: form})

@@ -98,12 +98,10 @@ class CrossingPlan:
         """Record what a run at this setting saw: nothing, where an output has no elements."""
         host = self.settings.host_values(self.settings.sketch, setting)
         if host is not None and not self.settings.is_empty(setting):
-            self.note(self._seen_at(setting, host, SEEN))
+            self.note(self._seen_at(host, SEEN))
 
-    def _seen_at(
-        self, setting: Setting, host: Mapping[str, Value], draws: int
-    ) -> frozenset[Outcome]:
-        """The outcomes that a run at a setting sees; at small sizes also its changed params."""
+    def _seen_at(self, host: Mapping[str, Value], draws: int) -> frozenset[Outcome]:
+        """The outcomes that a run with these values sees, at small sizes also changed params."""
         found = self.crossings.at(host, draws)
         if not self.small:
             return found
@@ -156,7 +154,7 @@ class CrossingPlan:
         for setting, host in self._drawn(drawn, varied):
             if setting.key not in seen:
                 seen.add(setting.key)
-                yield Candidate(setting, self._seen_at(setting, host, DRAWN))
+                yield Candidate(setting, self._seen_at(host, DRAWN))
             if len(seen) >= MOST:
                 return
 

@@ -98,7 +98,7 @@ class Settings:
         self.given = params
         self.random = random.Random(seed)
         self.names = [symbol.name for symbol in sketch.symbols]
-        self.limits = {symbol.name: symbol.upper_bound for symbol in sketch.symbols}
+        self.limits = sketch.symbol_bounds
         self.optional = tuple(tensor.name for tensor in sketch.tensors if tensor.optional)
         self.numbers = sorted(_numbers(sketch))
         self.params = {param.name: param for param in sketch.params}

@@ -92,8 +92,8 @@ class _Command:
 @click.option(
     "--samples", type=click.IntRange(min=5), default=31, show_default=True, help="At least 30."
 )
-@click.option("--threads", type=click.IntRange(min=1), help="Default: all cores.")
-@click.option("--seed", type=click.IntRange(min=0), help="Default: a fresh one.")
+@options.threads_option()
+@options.seed_option()
 @click.option(
     "--measure-machine", is_flag=True, help="Measure bandwidth and peak again; the better counts."
 )

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 @options.set_option("Bind a constexpr, or a param.")
 @options.symbols_option("The sizes; default: each symbol's bound, or 1024.")
 @options.sketch_option
-@click.option("--threads", type=click.IntRange(min=1), help="Of a CPU. Default: all cores.")
+@options.threads_option("Of a CPU. Default: all cores.")
 @options.allow_unproved_option
 @options.json_option
-@click.option("--plot", metavar="FILE.png", help="Also draw the roofline there.")
+@options.plot_option("Also draw the roofline there.")
 def explain_plan(
     file: str,
     target: str,

@@ -21,6 +21,54 @@ from sketchc.runtime.store.origins import Origin, with_origin
 if TYPE_CHECKING:
     from sketchc.lowering.kernel import Kernel
     from sketchc.lowering.passes.pipeline import PlannedSketch
+    from sketchc.parsing import syntax
+
+
+@attrs.frozen
+class _Command:
+    """The options of the command line: `target` with the chip; of `model`, those that concern a
+    language model, by name."""
+
+    file: str
+    name: str | None
+    target: tuple[str, str | None]
+    constants: dict[str, Scalar]
+    sizes: dict[str, int]
+    allow_unproved: bool
+    emit: str
+    output: str | None
+    map_file: str | None
+    module_folder: str | None
+    coder: str
+    tuned: bool
+    store: Path
+    quiet: bool
+    model: Mapping[str, Any]
+
+    def planned(self, source: Source, tree: syntax.Sketch) -> PlannedSketch:
+        """The plan of a sketch. Raises `SketchError` and `UsageError`."""
+        sizes = self.sizes or None
+        return sketches.plan_sketch(
+            source, tree, *self.target, self.constants, self.allow_unproved, sizes
+        )
+
+    def signed(
+        self, kernel: Kernel, source: Source, tree: syntax.Sketch, planned: PlannedSketch
+    ) -> Kernel:
+        """The kernel with a comment at its end that holds the sketch it was made of, and the
+        constants: also those that were chosen for sizes, which the kernel alone does not say."""
+        plan, settled = planned.plan, dict(self.constants)
+        if self.sizes:
+            settled |= {c.name: c.value for c in plan.sketch.constants if c.chosen_by == "plan"}
+        origin = Origin(source.text, tree.name, self.target[0], plan.hardware.name, settled)
+        language = load_language(kernel.language)
+        return attrs.evolve(kernel, source=with_origin(kernel.source, language, origin))
+
+    def tell(self, source: Source, planned: PlannedSketch) -> None:
+        """Print the remarks and the summary of a plan on standard error, unless `quiet`."""
+        if not self.quiet:
+            options.show_diagnostics(source, planned.diagnostics)
+            click.echo(summary(planned), err=True)
 
 
 @click.command()
@@ -67,7 +115,7 @@ if TYPE_CHECKING:
 @options.model_options()
 @click.option("--max-attempts", type=click.IntRange(min=1), help="Of the model. Default: 4.")
 @click.option("--ledger", metavar="FILE", help="Keep every call there; what is there is reused.")
-@click.option("--seed", type=click.IntRange(min=0), help="Of the inputs. Default: a fresh one.")
+@options.seed_option("Of the inputs. Default: a fresh one.")
 @click.option("--no-start", is_flag=True, help="Show the model no built-in code to start from.")
 @options.verify_ir_option
 def lower(
@@ -109,98 +157,94 @@ def lower(
       sketchc lower examples/softmax.sketch --target cpp --coder llm --llm mailbox:letters
     """
     _check_coder(coder, emit, given, map_file)
-    sizes = options.parse_sizes(symbols)
-    chosen = options.resolve_target(target, hardware, dsl, backend, arch)
-    constants = options.parse_assignments(settings, "--set")
+    command = _Command(
+        *(file, name, options.resolve_target(target, hardware, dsl, backend, arch)),
+        options.parse_assignments(settings, "--set"),
+        options.parse_sizes(symbols),
+        allow_unproved,
+        emit,
+        output,
+        map_file,
+        module_folder,
+        coder,
+        tuned,
+        store,
+        quiet,
+        given,
+    )
     try:
         source, tree = sketches.load_sketch(file, name)
     except sketches.OpenTypesError as error:
-        other = output or coder == "llm" or emit != "code" or map_file or tuned
-        if module_folder is None or other:
-            refuse(f"{error}, or --module DIR alone for a module that serves all", error)
-        there = Path(module_folder)
-        return _lower_all(file, name, chosen, constants, there, allow_unproved, quiet, sizes)
-    if emit == "tree":
-        options.write_output(show_tree(tree), output)
-        return 0
-    if tuned:
-        from sketchc.cli.tuned import tuned_point
+        return _lower_all(command, error)
+    return _lower_one(command, source, tree)
 
-        point, said = tuned_point(file, tree, *chosen, store, sizes, constants)
-        constants, sizes = {**point, **constants}, {}
-        if not quiet:
-            click.echo(said, err=True)
-    planned = sketches.plan_sketch(source, tree, *chosen, constants, allow_unproved, sizes or None)
-    settled = {**constants, **(chosen_constants(planned) if sizes else {})}
-    origin = Origin(source.text, tree.name, chosen[0], planned.plan.hardware.name, settled)
+
+def _lower_one(command: _Command, source: Source, tree: syntax.Sketch) -> int:
+    """Write the code, or what `--emit` asks for, and what goes with it; returns the exit status.
+    Raises `SketchError` and `UsageError`."""
+    if command.emit == "tree":
+        options.write_output(show_tree(tree), command.output)
+        return 0
+    if command.tuned:
+        command = _at_tuned_point(command, tree)
+    planned = command.planned(source, tree)
     text, made, kernel = "", None, None
-    if coder == "builtin" or load_target(chosen[0]).coder:
+    if command.coder == "builtin" or load_target(planned.plan.target).coder:
         with sketches.pointing_into(source):
-            text, made = emitted(planned, emit)
+            text, made = emitted(planned, command.emit)
     if made is not None:
-        made = _signed(made, origin)
+        made = command.signed(made, source, tree, planned)
         text = made.source
-    if coder == "llm":
+    if command.coder == "llm":
         from sketchc.cli.lower_llm import code_with_model
 
-        kernel, status = code_with_model(planned, source.text, file, given, quiet)
+        asked = (command.file, command.model, command.quiet)
+        kernel, status = code_with_model(planned, source.text, *asked)
         if kernel is None:
             return status
-        kernel = _signed(kernel, origin)
+        kernel = command.signed(kernel, source, tree, planned)
         text = kernel.source
-    options.write_output(text, output)
-    if map_file is not None and made is not None:
-        write_map(made, source.text, map_file, output)
-    _tell(source, planned, quiet)
-    return 0 if module_folder is None else write_module(planned, made, Path(module_folder), kernel)
+    options.write_output(text, command.output)
+    if command.map_file is not None and made is not None:
+        write_map(made, source.text, command.map_file, command.output)
+    command.tell(source, planned)
+    if command.module_folder is None:
+        return 0
+    return write_module(planned, made, Path(command.module_folder), kernel)
 
 
-def _lower_all(
-    file: str,
-    name: str | None,
-    target: tuple[str, str | None],
-    constants: dict[str, Scalar],
-    folder: Path,
-    allow_unproved: bool,
-    quiet: bool,
-    sizes: dict[str, int],
-) -> int:
-    """Put one module for all instances of a sketch with `types:` into `folder`; returns the exit
-    status. Raises `SketchError`, and `UsageError` if the folder cannot be written."""
+def _at_tuned_point(command: _Command, tree: syntax.Sketch) -> _Command:
+    """The command with the constants of the stored point that fits best. Raises `UsageError` as
+    `tuned_point` does."""
+    from sketchc.cli.tuned import tuned_point
+
+    point, said = tuned_point(
+        *(command.file, tree, *command.target, command.store, command.sizes, command.constants)
+    )
+    if not command.quiet:
+        click.echo(said, err=True)
+    return attrs.evolve(command, constants={**point, **command.constants}, sizes={})
+
+
+def _lower_all(command: _Command, error: sketches.OpenTypesError) -> int:
+    """Put one module for all instances of a sketch with `types:` into a folder; returns the exit
+    status. Raises `SketchError`, and `UsageError`, for the `error`, where anything else is asked
+    for, or if the folder cannot be written."""
     from sketchc.runtime.dropin.generic_dropin import write_generic_module
 
-    source = sketches.read_source(file)
-    trees = sketches.the_sketches(source, name)
+    other = command.output or command.coder == "llm" or command.map_file or command.tuned
+    if command.module_folder is None or other or command.emit != "code":
+        refuse(f"{error}, or --module DIR alone for a module that serves all", error)
+    source, folder = sketches.read_source(command.file), Path(command.module_folder)
+    trees = sketches.the_sketches(source, command.name)
     kernels = []
     for tree in trees:
-        planned = sketches.plan_sketch(
-            source, tree, *target, constants, allow_unproved, sizes or None
-        )
-        settled = {**constants, **(chosen_constants(planned) if sizes else {})}
+        planned = command.planned(source, tree)
         with sketches.pointing_into(source):
-            made = load_target(target[0]).emit(planned.plan)
-        chip = planned.plan.hardware.name
-        kernels.append(_signed(made, Origin(source.text, tree.name, target[0], chip, settled)))
-        _tell(source, planned, quiet)
+            made = load_target(planned.plan.target).emit(planned.plan)
+        kernels.append(command.signed(made, source, tree, planned))
+        command.tell(source, planned)
     return _written(folder, lambda: write_generic_module(folder, trees[0].written_name, kernels))
-
-
-def chosen_constants(planned: PlannedSketch) -> dict[str, Scalar]:
-    """The constants that were chosen for sizes, which the kernel alone does not say."""
-    return {c.name: c.value for c in planned.plan.sketch.constants if c.chosen_by == "plan"}
-
-
-def _signed(kernel: Kernel, origin: Origin) -> Kernel:
-    """The kernel with a comment at its end that holds the sketch it was made of."""
-    language = load_language(kernel.language)
-    return attrs.evolve(kernel, source=with_origin(kernel.source, language, origin))
-
-
-def _tell(source: Source, planned: PlannedSketch, quiet: bool) -> None:
-    """Print the remarks and the summary of a plan on standard error, unless `quiet`."""
-    if not quiet:
-        options.show_diagnostics(source, planned.diagnostics)
-        click.echo(summary(planned), err=True)
 
 
 def _check_coder(coder: str, emit: str, given: Mapping[str, Any], map_file: str | None) -> None:

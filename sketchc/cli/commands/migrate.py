@@ -68,14 +68,14 @@ _SETTINGS = (
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Cap on tokens, in and out.")
 @click.option("--max-cost", type=click.FloatRange(min=0), help="Cap on money, by your prices.")
 @click.option("--max-seconds", type=click.FloatRange(min=0), help="Cap on wall time.")
-@click.option("--seed", type=click.IntRange(min=0), help="Default: a fresh one, kept in the trace.")
+@options.seed_option("Default: a fresh one, kept in the trace.")
 @click.option("--output", "-o", metavar="DIR", help="Default: a new folder in sketchc-runs.")
 @click.option(
     "--resume", is_flag=True, help="Go on with the run in DIR; paid calls are not made again."
 )
 @click.option("--no-bench", is_flag=True, help="Do not measure a kernel that passed.")
 @click.option("--json", "as_json", is_flag=True, help="The trace as JSON on standard output.")
-@click.option("--quiet", "-q", is_flag=True, help="No progress on standard error.")
+@options.quiet_option
 @options.verify_ir_option
 @store_option
 def migrate(**given: Any) -> int:

@@ -179,9 +179,9 @@ def list_(chosen: Suite | None, only: str, output: str | None, as_json: bool) ->
 @click.option("--max-calls", type=click.IntRange(min=1), help="Of a sample; as for gen.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Of a sample; as for gen.")
 @click.option("--max-cost", type=click.FloatRange(min=0), help="Of a sample; as for gen.")
-@click.option("--seed", type=click.IntRange(min=0), help="Of each first sample. Default: fresh.")
+@options.seed_option("Of each first sample. Default: fresh.")
 @options.json_option
-@click.option("--quiet", "-q", is_flag=True, help="No progress on standard error.")
+@options.quiet_option
 @store_option
 def run_(chosen: Suite | None, **given: Any) -> int:
     """Run `sketchc gen` on every task of a suite, each in a process of its own.

@@ -94,11 +94,11 @@ class _Command:
     show_default=True,
     help="Bayesian optimisation, points at random, or all of them.",
 )
-@click.option("--threads", type=click.IntRange(min=1), help="Default: all cores.")
-@click.option("--seed", type=click.IntRange(min=0), help="Default: a fresh one.")
-@click.option("--plot", metavar="FILE.png", help="Also draw the best so far against time.")
+@options.threads_option()
+@options.seed_option()
+@options.plot_option("Also draw the best so far against time.")
 @click.option("--json", "as_json", is_flag=True, help="Everything found, as JSON.")
-@click.option("--quiet", "-q", is_flag=True, help="Show no progress.")
+@options.quiet_option
 @options.verify_ir_option
 @store_option
 def tune(

@@ -53,7 +53,7 @@ _MOST_IN_FULL = 8
     is_flag=True,
     help="Show what a kernel's function must look like, and verify nothing.",
 )
-@click.option("--seed", type=click.IntRange(min=0), help="Repeat a run; default: a fresh secret.")
+@options.seed_option("Repeat a run; default: a fresh secret.")
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),

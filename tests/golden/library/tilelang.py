@@ -472,6 +472,30 @@ def insert(values, places, start, place_start, step, place_step, count, value, p
 
 
 @T.macro
+def put_in_order(values, places, axis, start, place_start, descending):
+    """Put the lanes of a line in their order."""
+    step = values.steps[axis]
+    place_step = places.steps[axis]
+    held = T.alloc_var(str(values.memory.dtype))
+    held_place = T.alloc_var("int64")
+    for lane in T.serial(T.int64(1), values.upper[axis]):
+        held = values.memory[start + lane * step]
+        held_place = places.memory[place_start + lane * place_step]
+        insert(
+            values.memory,
+            places.memory,
+            start,
+            place_start,
+            step,
+            place_step,
+            lane + 1,
+            held,
+            held_place,
+            descending,
+        )
+
+
+@T.macro
 def topk(source, source_places, best, best_places, axis, descending):
     """Merge the lanes of every line into the best ones so far, which stay in order."""
     work = Tile(
@@ -499,21 +523,7 @@ def topk(source, source_places, best, best_places, axis, descending):
                 place_start = line_places.place(line, axis)
                 held = T.alloc_var(str(best.memory.dtype))
                 held_place = T.alloc_var("int64")
-                for lane in T.serial(T.int64(1), kept):
-                    held = best.memory[start + lane * step]
-                    held_place = best_places.memory[place_start + lane * place_step]
-                    insert(
-                        best.memory,
-                        best_places.memory,
-                        start,
-                        place_start,
-                        step,
-                        place_step,
-                        lane + 1,
-                        held,
-                        held_place,
-                        descending,
-                    )
+                put_in_order(best, best_places, axis, start, place_start, descending)
                 for lane in T.serial(source.lower[axis], source.upper[axis]):
                     held = source.memory[given.place(line, axis) + lane * source.steps[axis]]
                     held_place = source_places.memory[

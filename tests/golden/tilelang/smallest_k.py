@@ -10,7 +10,7 @@ K = 4
 T_ = 1024  # chosen for h200, one of 256, 512, 1024
 
 
-# The library: Tile, stands_before, ranks_before, insert, topk, lanes_at_once.
+# The library: Tile, stands_before, ranks_before, insert, put_in_order, topk, lanes_at_once.
 
 
 @tilelang.jit(pass_configs={"tl.disable_safe_memory_legalize": True})
