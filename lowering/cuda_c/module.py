@@ -84,7 +84,7 @@ class CudaWrapper(Wrapper):
             places = '*(("q", place) for place in pieces)'
             arguments += ['("P", scratch)', places]
         for map_, name in launched.maps.names.items():
-            told = [self.dense(map_.buffer), str(ELEMENTS[map_.dtype]), str(map_.lines)]
+            told = [self._dense(map_.buffer), str(ELEMENTS[map_.dtype]), str(map_.lines)]
             told += (str(self.expression(extent)) for extent in map_.extents)
             self.line(f"{name} = LOADED.described({', '.join(told)})", deeper)
             arguments.append(f'("T", {name})')
@@ -99,10 +99,7 @@ class CudaWrapper(Wrapper):
         sketch = self.plan.sketch
         tensors = {tensor.name: tensor for tensor in sketch.tensors}
         if name in tensors:
-            dense = self.dense(name)
-            if tensors[name].optional:
-                dense = f"{dense} if {self.names.given(name)} else None"
-            return f'("P", {dense})'
+            return f'("P", {self._dense(name)})'
         letter = {"double": "d", "bool": "?"}.get(kind, "q")
         for tensor in sketch.tensors:
             for axis, repeats in enumerate(tensor.broadcast):
@@ -110,6 +107,12 @@ class CudaWrapper(Wrapper):
                     extent = f"{self.names[tensor.name]}.shape[{axis}]"
                     return f'("q", 0 if {extent} == 1 else 1)'
         return f'("{letter}", {self.names[name]})'
+
+    def _dense(self, name: str) -> str:
+        """The memory of a tensor, or None where it is not given."""
+        dense = self.dense(name)
+        optional = next(t.optional for t in self.plan.sketch.tensors if t.name == name)
+        return f"{dense} if {self.names.given(name)} else None" if optional else dense
 
     def _size(self, storage: Storage) -> str:
         """The bytes of a storage."""

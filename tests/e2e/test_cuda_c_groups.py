@@ -36,7 +36,7 @@ _PRODUCT = """sketch product {{
 """
 #: How many rows and columns more than a block there are, and the depth: whole blocks, ragged ones,
 #: hardly any depth, and ragged ones whose lines begin on 16 bytes.
-_SIZES = ((0, 0, 192), (1, -1, 131), (-30, 8, 1), (8, -8, 328))
+_SIZES = ((0, 0, 192), (1, -1, 131), (-30, 8, 1), (8, -8, 200))
 
 
 def product(

@@ -136,6 +136,12 @@ def test_what_multiplies_in_cuda_c_is_told(dtype: str, precision: str, said: str
     assert answer(text, "cuda_c", "tensor_core", "loop k") == said
 
 
+@pytest.mark.parametrize(("dtype", "said"), [("f16", "TMA, cp.async"), ("f32", "loads run ahead")])
+def test_what_brings_operands_in_cuda_c_is_told(dtype: str, said: str) -> None:
+    text = PRODUCT.format(dtype=dtype, precision="ieee", hints='"async"')
+    assert answer(text, "cuda_c", "async", "loop k") == said
+
+
 @pytest.mark.sweep
 @pytest.mark.parametrize("hints", ['"pipeline", stages=3', '"async"', '"unroll"'])
 def test_loads_run_ahead_where_the_plan_says_so(hints, tmp_path):

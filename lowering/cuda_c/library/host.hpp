@@ -75,7 +75,7 @@ template <class Kernel> inline void allow_shared(Kernel kernel, int bytes)
 // Describes a tensor of 16-bit elements, which have this number for the driver, to the copy engine: its
 // extents, the innermost one first, and the boxes in which it is copied, of so many `lines` of 128 bytes
 // along axis 2, whose chunks of 16 bytes are moved as in `panels`. False where the engine cannot copy it:
-// lines that do not begin on 16 bytes.
+// lines that do not begin on 16 bytes. A tensor that is absent is copied by nobody.
 inline bool described_tensor(tensor_map &map, int element, const void *data,
                              const int64_t (&extents)[4], unsigned lines)
 {
@@ -89,6 +89,9 @@ inline bool described_tensor(tensor_map &map, int element, const void *data,
         }
         sizes[axis] = static_cast<uint64_t>(extents[axis]);
         steps[axis] = step *= sizes[axis];
+    }
+    if (data == nullptr) {
+        return true;
     }
     void *found = nullptr;
     cudaDriverEntryPointQueryResult status;

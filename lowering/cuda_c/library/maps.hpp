@@ -119,7 +119,7 @@ template <class T, class How> struct mapped_operands {
     const tensor_map &left;
     const tensor_map &right;
     shared_place places;
-    unsigned phase = 0; // of both barriers of a stage
+    unsigned phase = 0; // of the barriers of a stage
     __device__ shared_place at(int number) const { return places + number * bytes; }
     __device__ shared_place full(int number) const { return places + stages * bytes + number * 8; }
     __device__ shared_place empty(int number) const { return full(number + stages); }
@@ -185,7 +185,7 @@ template <class T, class How> struct mapped_operands {
     }
 };
 
-// As `How` says, which is `by_groups`, where both operands have maps.
+// As `How` says, which is `by_groups`, where the two operands have maps.
 template <class How> struct by_maps {
     static constexpr int rows = How::rows;
     static constexpr int columns = How::columns;
@@ -199,7 +199,7 @@ template <class How> struct by_maps {
     }
 };
 
-// See `multiply_blocks`; by maps of both operands, if the launch has them.
+// See `multiply_blocks`; by maps of the two operands, if the launch has them.
 template <class How, bool single, class At, class To>
 __device__ inline void multiply_mapped(bool mapped, const tensor_map &left, const tensor_map &right,
                                        int64_t turns, At at, const To &to, char *staging)

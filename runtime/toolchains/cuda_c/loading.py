@@ -23,10 +23,12 @@ _MAP_BYTES, _MAP_BORDER = 128, 64
 
 
 def tensor_map(made: Any = None) -> Any:
-    """Memory for a tensor's map, or the one that is made already."""
+    """The map of a tensor that is made already, or memory for one."""
+    if made is not None:
+        return made
     memory = (ctypes.c_uint64 * ((_MAP_BYTES + _MAP_BORDER) // 8))()
     offset = -ctypes.addressof(memory) % _MAP_BORDER
-    return made or (ctypes.c_uint64 * (_MAP_BYTES // 8)).from_buffer(memory, offset)
+    return (ctypes.c_uint64 * (_MAP_BYTES // 8)).from_buffer(memory, offset)
 
 
 _TYPES = {
@@ -36,22 +38,6 @@ _TYPES = {
     "?": ctypes.c_bool,
     "T": tensor_map,
 }
-
-
-@lru_cache(maxsize=256)
-def encoded_map(place: int, element: int, lines: int, extents: tuple[int, ...]) -> Any:
-    """See `CudaModule.described`, of a tensor at a place."""
-    if place % 16 or extents[0] * 2 % 16 or not all(0 < each < 2**31 for each in extents):
-        return None
-    sizes = (ctypes.c_uint64 * 4)(*extents)
-    steps = (ctypes.c_uint64 * 3)(*(2 * math.prod(extents[: axis + 1]) for axis in range(3)))
-    box, each = (ctypes.c_uint32 * 4)(64, 1, lines, 1), (ctypes.c_uint32 * 4)(1, 1, 1, 1)
-    # Elements together, chunks moved within 128 bytes, 256 bytes fetched at a time, zeros beyond.
-    kinds = map(ctypes.c_int, (0, 3, 3, 0))
-    made, data = tensor_map(), ctypes.c_void_p(place)
-    encode = getattr(cuda_driver(), "cuTensorMapEncodeTiled", None)
-    told = (ctypes.c_int(element), ctypes.c_uint32(4), data, sizes, steps, box, each, *kinds)
-    return made if encode is not None and encode(made, *told) == 0 else None
 
 
 @cache
@@ -71,6 +57,20 @@ def cuda_call(name: str, *arguments: Any) -> None:
         told = ctypes.c_char_p()
         driver.cuGetErrorName(status, ctypes.byref(told))
         raise RuntimeError(f"{name}: {(told.value or b'unknown error').decode()}")
+
+
+@lru_cache(maxsize=256)
+def encoded_map(place: int, element: int, lines: int, extents: tuple[int, ...]) -> Any:
+    """See `CudaModule.described`, of a tensor at a place. Raises `RuntimeError`."""
+    sizes = (ctypes.c_uint64 * 4)(*extents)
+    steps = (ctypes.c_uint64 * 3)(*(2 * math.prod(extents[: axis + 1]) for axis in range(3)))
+    box, each = (ctypes.c_uint32 * 4)(64, 1, lines, 1), (ctypes.c_uint32 * 4)(1, 1, 1, 1)
+    # Elements together, chunks moved within 128 bytes, 256 bytes fetched at a time, zeros beyond.
+    kinds = map(ctypes.c_int, (0, 3, 3, 0))
+    made, data = tensor_map(), ctypes.c_void_p(place)
+    told = (ctypes.c_int(element), ctypes.c_uint32(4), data, sizes, steps, box, each, *kinds)
+    cuda_call("cuTensorMapEncodeTiled", made, *told)
+    return made
 
 
 class CudaModule:
@@ -117,8 +117,15 @@ class CudaModule:
         """How the copy engine finds a dense tensor of 16-bit elements, which have this number for
         the driver: see `described_tensor` in the library of CUDA-C. None where it cannot."""
         if tensor is None:
+            return tensor_map()  # one that nobody copies by
+        place = tensor.data_ptr()
+        fits = place % 16 == 0 and extents[0] * 2 % 16 == 0
+        if not fits or not all(0 < each < 2**31 for each in extents):
             return None
-        return encoded_map(tensor.data_ptr(), element, lines, extents)
+        try:
+            return encoded_map(place, element, lines, extents)
+        except RuntimeError:  # steps too long for the engine
+            return None
 
     def launch(
         self, device: torch.device, name: str, blocks: int, threads: int, shared: int, *given: Any
