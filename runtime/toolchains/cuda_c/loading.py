@@ -6,6 +6,7 @@ marks is copied into the drop-in, so it imports nothing of sketchc.
 from __future__ import annotations
 
 import ctypes
+import struct
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ import torch
 _FREE_BYTES, _DYNAMIC_BYTES = 48 * 1024, 8
 #: Pieces of scratch memory begin on such borders.
 _LINE_BYTES = 128
-_TYPES = {"P": ctypes.c_void_p, "q": ctypes.c_int64, "d": ctypes.c_double, "?": ctypes.c_bool}
 
 
 @cache
@@ -31,12 +31,53 @@ def cuda_driver() -> Any:
 
 def cuda_call(name: str, *arguments: Any) -> None:
     """Call a function of the driver. Raises `RuntimeError` for an error, with its name."""
-    driver = cuda_driver()
-    status = getattr(driver, name)(*arguments)
+    status = getattr(cuda_driver(), name)(*arguments)
     if status:
-        told = ctypes.c_char_p()
-        driver.cuGetErrorName(status, ctypes.byref(told))
-        raise RuntimeError(f"{name}: {(told.value or b'unknown error').decode()}")
+        raise_error(name, status)
+
+
+def raise_error(name: str, status: int) -> None:
+    """Raise the `RuntimeError` for the status that a function of the driver has returned."""
+    told = ctypes.c_char_p()
+    cuda_driver().cuGetErrorName(status, ctypes.byref(told))
+    raise RuntimeError(f"{name}: {(told.value or b'unknown error').decode()}")
+
+
+@cache
+def launcher() -> Any:
+    """The driver's function that launches a kernel; it takes plain numbers."""
+    pointer, extent = ctypes.c_void_p, ctypes.c_uint
+    return ctypes.CFUNCTYPE(ctypes.c_int, pointer, *[extent] * 7, *[pointer] * 3)(
+        ("cuLaunchKernel", cuda_driver())
+    )
+
+
+def stream_of(place: int) -> int:
+    """The current stream of a device, as the driver knows it."""
+    return int(torch.cuda.current_stream(place).cuda_stream)
+
+
+#: `stream_of`, without the object that torch makes of a stream.
+STREAM = getattr(torch._C, "_cuda_getCurrentRawStream", stream_of)
+
+
+class Packed:
+    """Memory for the arguments of a launch, and where each lies."""
+
+    def __init__(self, kinds: str) -> None:
+        self.layout = struct.Struct(kinds)
+        self.values = ctypes.create_string_buffer(self.layout.size)
+        start = ctypes.addressof(self.values)
+        ends = [start + struct.calcsize(kinds[: count + 1]) for count in range(len(kinds))]
+        sizes = [struct.calcsize(kind) for kind in kinds]
+        places = [end - size for end, size in zip(ends, sizes, strict=True)]
+        self.pointers = (ctypes.c_void_p * len(kinds))(*places)
+
+
+@cache
+def arguments_of(kinds: str) -> list[Packed]:
+    """Memory for such arguments that no launch uses now: threads may launch at a time."""
+    return []
 
 
 class CudaModule:
@@ -78,21 +119,35 @@ class CudaModule:
         return torch.empty(pieces[0] * blocks, dtype=torch.uint8, device=device)
 
     def launch(
-        self, device: torch.device, name: str, blocks: int, threads: int, shared: int, *given: Any
+        self,
+        device: torch.device,
+        name: str,
+        blocks: int,
+        threads: int,
+        shared: int,
+        kinds: str,
+        *given: Any,
     ) -> None:
-        """Launch a kernel on the current stream of a device; `given` are pairs of how C holds a
-        value and the value, a tensor or None for a pointer."""
-        values = [
-            _TYPES[kind](value.data_ptr() if isinstance(value, torch.Tensor) else value)
-            for kind, value in given
-        ]
-        pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
-        with torch.cuda.device(device):
-            place = torch.cuda.current_device()
-            function = self.function(place, name, shared)
-            stream = ctypes.c_void_p(torch.cuda.current_stream(place).cuda_stream)
-            extents = map(ctypes.c_uint, (blocks, 1, 1, threads, 1, 1, shared))
-            cuda_call("cuLaunchKernel", function, *extents, stream, pointers, None)
+        """Launch a kernel on the current stream of a device. `kinds` are how C holds the values
+        `given`, a letter each: "P" an address, "q" an integer, "d" a double, "?" a truth value."""
+        current = torch.cuda.current_device()
+        place = current if device.index is None else device.index
+        if place != current:
+            with torch.cuda.device(place):
+                self.launch(device, name, blocks, threads, shared, kinds, *given)
+            return
+        function = self.function(place, name, shared)
+        room = arguments_of(kinds)
+        try:
+            packed = room.pop()
+        except IndexError:
+            packed = Packed(kinds)
+        packed.layout.pack_into(packed.values, 0, *given)
+        stream, pointers = STREAM(place), packed.pointers
+        status = launcher()(function, blocks, 1, 1, threads, 1, 1, shared, stream, pointers, None)
+        room.append(packed)
+        if status:
+            raise_error("cuLaunchKernel", status)
 
 
 # ---- to here ----
