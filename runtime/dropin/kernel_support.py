@@ -191,7 +191,9 @@ class Kernel:
         devices: str,
     ) -> None:
         self.run, self.tensors, self.params, self.made = run, tensors, params, made
-        self.devices, self.device_types = devices, devices.split()
+        self.devices = devices
+        #: Devices of the kernel's types that tensors have been on.
+        self.met: set[torch.device] = set()
         self.param_names = [param for param, _ in params]
         self.updated = [place for place, (_, _, updates, _) in enumerate(tensors) if updates]
         self.names = [made_name for made_name, _, place in made if place is None]
@@ -260,8 +262,10 @@ class Kernel:
                 return False
             if device is None:
                 device = value.device
-                if device.type not in self.device_types:
-                    return False
+                if device not in self.met:
+                    if device.type not in self.devices.split():
+                        return False
+                    self.met.add(device)
             elif value.device != device:
                 return False
         return device is not None

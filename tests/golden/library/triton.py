@@ -844,6 +844,8 @@ def plain(value: object) -> object:
 
 def check_number(name: str, value: object) -> float:
     """`value` as a float. Raise `LaunchError` for what is no number, or too large for a float."""
+    if type(value) is float:
+        return value
     number = plain(value)
     require(isinstance(number, int | float), f"{name} = {value!r} is no number")
     fits = isinstance(number, float) or abs(number) < 2**1024 - 2**970
@@ -854,6 +856,8 @@ def check_number(name: str, value: object) -> float:
 def check_integer(name: str, value: object) -> int:
     """`value` as an integer; a bool is 0 or 1. Raise `LaunchError` for anything else, and for
     integers of more than 64 bits."""
+    if type(value) is int and -(2**63) <= value < 2**63:
+        return value
     number = plain(value)
     require(isinstance(number, int), f"{name} = {value!r} is no integer")
     require(-(2**63) <= number < 2**63, f"{name} = {value!r} does not fit 64 bits")
