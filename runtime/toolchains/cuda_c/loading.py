@@ -75,7 +75,7 @@ class Packed:
 
 
 @cache
-def arguments_of(kinds: str) -> list[Packed]:
+def room_for(kinds: str) -> list[Packed]:
     """Memory for such arguments that no launch uses now: threads may launch at a time."""
     return []
 
@@ -137,7 +137,7 @@ class CudaModule:
                 self.launch(device, name, blocks, threads, shared, kinds, *given)
             return
         function = self.function(place, name, shared)
-        room = arguments_of(kinds)
+        room = room_for(kinds)
         try:
             packed = room.pop()
         except IndexError:
