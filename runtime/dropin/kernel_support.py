@@ -198,8 +198,8 @@ class Kernel:
         self.updated = [place for place, (_, _, updates, _) in enumerate(tensors) if updates]
         self.names = [made_name for made_name, _, place in made if place is None]
         self.updates = len(self.updated) > 0
-        self.dtypes = [dtype for _, dtype, _, _ in tensors]
-        self.dtypes += [dtype for _, dtype, place in made if place is None]
+        self.fresh = [dtype for _, dtype, place in made if place is None]
+        self.dtypes = [*(dtype for _, dtype, _, _ in tensors), *self.fresh]
         self.modes = modes()
         self.operator = operator(name, self, shapes)
 
@@ -296,10 +296,9 @@ class Kernel:
         Tensors that the kernel updates are copied first, unless it may update them `in_place`."""
         if in_place >= self.updates and self.is_usual(tensors, wanted):
             return self.called(tensors, numbers, wanted)
-        kinds = [dtype for _, dtype, place in self.made if place is None]
         spots = [
             checked(f"out for {name}", place, [dtype], self.devices)
-            for name, dtype, place in zip(self.names, kinds, wanted, strict=False)
+            for name, dtype, place in zip(self.names, self.fresh, wanted, strict=False)
         ]
         devices = [tensor.device for tensor in (*tensors, *spots) if tensor is not None]
         for device in devices:
