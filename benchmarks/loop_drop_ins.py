@@ -3,7 +3,9 @@ many were queued.
 
 python benchmarks/loop_drop_ins.py [--target cuda_c|tilelang_cuda] [--json FILE]
 
-Each is called `CALLS` times between two events of the device; kernel and PyTorch take turns.
+Each is called `CALLS` times between two events of the device, behind a kernel that waits until all
+calls are made: the host's time before the first of them would count else. Kernel and PyTorch take
+turns.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 #: Elements of what is bound by memory, and those of a row.
 ELEMENTS, ROW = 2**28, 4096
 ROUNDS, CALLS = 10, 10
+#: Cycles of the device's clock, some 3 ms, in which the host makes the calls.
+CYCLES = 5_000_000
 PRODUCT = """sketch product {
     symbols: M, N, K;
     tensors: A[M, K]: in f16; B[K, N]: in f16; C[M, N]: out f16;
@@ -65,6 +69,7 @@ def drop_in(name: str, text: str, target: str, folder: Path) -> Callable[..., An
 def milliseconds(call: Callable[[], Any]) -> float:
     """Of one of `CALLS` calls that are queued one behind the other."""
     first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda._sleep(CYCLES)
     first.record()
     for _ in range(CALLS):
         call()

@@ -70,43 +70,49 @@ class CudaWrapper(Wrapper):
         deeper = "    "
         self.line(f"blocks = min(programs, {launched.most_blocks})", deeper)
         arguments = [self._argument(name, kind) for name, kind in launched.takes]
-        arguments.append('("q", programs)')
+        arguments.append(("q", "programs"))
         bytes_ = str(launched.shared_bytes)
         if launched.shared:
             bytes_ = "shared"
             sizes = ", ".join(self._size(storage) for storage in launched.shared)
             self.line(f"shared, *places = LOADED.pieces({launched.shared_bytes}, {sizes})", deeper)
-            arguments.append('*(("q", place) for place in places[1:])')
+            arguments.append(("q" * len(launched.shared), "*places[1:]"))
         if launched.scratch:
             sizes = ", ".join(self._size(storage) for storage in launched.scratch)
             self.line(f"pieces = LOADED.pieces({sizes})", deeper)
             self.line("scratch = LOADED.scratch(pieces, blocks, device)", deeper)
-            places = '*(("q", place) for place in pieces)'
-            arguments += ['("P", scratch)', places]
+            kinds = "q" * (len(launched.scratch) + 1)
+            arguments += [("P", "scratch.data_ptr()"), (kinds, "*pieces")]
         for map_, name in launched.maps.names.items():
             told = [self._dense(map_.buffer), str(ELEMENTS[map_.dtype]), str(map_.lines)]
             told += (str(self.expression(extent)) for extent in map_.extents)
             self.line(f"{name} = LOADED.described({', '.join(told)})", deeper)
-            arguments.append(f'("T", {name})')
+            arguments.append(("T", f'{name} or b""'))
         if launched.maps.names:
-            arguments.append(f'("?", None not in ({", ".join(launched.maps.names.values())}))')
+            names = ", ".join(launched.maps.names.values())
+            arguments.append(("?", f"None not in ({names})"))
         shape = f'"{launched.entry}", blocks, {launched.threads}, {bytes_}'
-        self.line(f"LOADED.launch(device, {shape}, {', '.join(arguments)})", deeper)
+        kinds = "".join(kind for kind, _ in arguments)
+        given = ", ".join(value for _, value in arguments)
+        self.line(f'LOADED.launch(device, {shape}, "{kinds}", {given})', deeper)
 
-    def _argument(self, name: str, kind: str) -> str:
-        """An argument with how C holds it: "P" a pointer, "q" an integer, "d" a double, "?" a truth
-        value ("T", of no argument of the sketch: a tensor's map)."""
+    def _argument(self, name: str, kind: str) -> tuple[str, str]:
+        """How C holds an argument ("P" an address, "q" an integer, "d" a double, "?" a truth value;
+        "T", of no argument of the sketch, is a tensor's map), and its expression."""
         sketch = self.plan.sketch
         tensors = {tensor.name: tensor for tensor in sketch.tensors}
         if name in tensors:
-            return f'("P", {self._dense(name)})'
+            address = f"{self.dense(name)}.data_ptr()"
+            if tensors[name].optional:
+                address = f"{address} if {self.names.given(name)} else 0"
+            return "P", address
         letter = {"double": "d", "bool": "?"}.get(kind, "q")
         for tensor in sketch.tensors:
             for axis, repeats in enumerate(tensor.broadcast):
                 if repeats and step_name(tensor.name, axis) == name:
                     extent = f"{self.names[tensor.name]}.shape[{axis}]"
-                    return f'("q", 0 if {extent} == 1 else 1)'
-        return f'("{letter}", {self.names[name]})'
+                    return "q", f"0 if {extent} == 1 else 1"
+        return letter, self.names[name]
 
     def _dense(self, name: str) -> str:
         """The memory of a tensor, or None where it is not given."""

@@ -35,6 +35,13 @@ def check_tensor(
     device: torch.device,
 ) -> None:
     """Raise `LaunchError` unless the tensor has this type and shape and lies on this device."""
+    if (
+        tensor.dtype == dtype
+        and tensor.shape == shape
+        and tensor.device == device
+        and 0 < tensor.numel() < 2**48
+    ):
+        return  # the usual case, in few steps
     if tensor.dtype != dtype:
         require(False, f"{name} has type {tensor.dtype}; the kernel takes {dtype}")
     if tuple(tensor.shape) != shape:
@@ -54,6 +61,8 @@ def plain(value: object) -> object:
 
 def check_number(name: str, value: object) -> float:
     """`value` as a float. Raise `LaunchError` for what is no number, or too large for a float."""
+    if type(value) is float:
+        return value
     number = plain(value)
     require(isinstance(number, int | float), f"{name} = {value!r} is no number")
     fits = isinstance(number, float) or abs(number) < 2**1024 - 2**970
@@ -64,6 +73,8 @@ def check_number(name: str, value: object) -> float:
 def check_integer(name: str, value: object) -> int:
     """`value` as an integer; a bool is 0 or 1. Raise `LaunchError` for anything else, and for
     integers of more than 64 bits."""
+    if type(value) is int and -(2**63) <= value < 2**63:
+        return value
     number = plain(value)
     require(isinstance(number, int), f"{name} = {value!r} is no integer")
     require(-(2**63) <= number < 2**63, f"{name} = {value!r} does not fit 64 bits")
@@ -116,9 +127,11 @@ def check_overlap(outputs: dict[str, torch.Tensor], inputs: dict[str, torch.Tens
     """Raise `LaunchError` where an output shares memory with another argument."""
     spans = {}
     for name, tensor in (*outputs.items(), *inputs.items()):
-        reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
-        start = tensor.data_ptr()
-        stop = start + (reach + 1) * tensor.element_size() if tensor.numel() else start
+        start, reached = tensor.data_ptr(), tensor.numel()
+        if reached and not tensor.is_contiguous():
+            strides = zip(tensor.shape, tensor.stride(), strict=True)
+            reached = 1 + sum((extent - 1) * step for extent, step in strides)
+        stop = start + reached * tensor.element_size()
         for other, (low, high) in spans.items():
             if (other in outputs or name in outputs) and start < high and low < stop:
                 require(False, f"{name} overlaps {other} in memory")

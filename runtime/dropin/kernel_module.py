@@ -89,9 +89,12 @@ def names_of(kernel: Kernel) -> Names:
     used = {"torch", "nn", "Any", "out", "Model", "ModelNew", "KERNEL", "FORWARD", "run", "file"}
     for path in files:
         tree = ast.parse(path.read_text("utf-8"))
-        used |= {
-            node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)
-        }
+        for node in tree.body:
+            match node:
+                case ast.FunctionDef(name) | ast.ClassDef(name):
+                    used.add(name)
+                case ast.Assign([ast.Name(name)]):
+                    used.add(name)
     return Names(kernel.sketch, frozenset(used))
 
 

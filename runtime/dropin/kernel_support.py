@@ -17,6 +17,9 @@ from torch import nn
 #: The library of the operators, which live as long as this object.
 OPERATORS = torch.library.Library("sketchc", "FRAGMENT")  # type: ignore[no-untyped-call]
 
+#: The classes of tensors that have nothing of their own to say.
+PLAIN = (torch.Tensor, nn.Parameter)
+
 NO_BACKWARD = "this kernel has no backward pass: train with the original"
 
 
@@ -148,7 +151,7 @@ def is_direct(tensors: Sequence[torch.Tensor | None]) -> bool:
         return False
     wanted = torch.is_grad_enabled()
     return all(
-        type(tensor) in (torch.Tensor, nn.Parameter)
+        type(tensor) in PLAIN
         and tensor.device.type != "meta"
         and not (wanted and tensor.requires_grad)
         for tensor in tensors
@@ -189,10 +192,14 @@ class Kernel:
     ) -> None:
         self.run, self.tensors, self.params, self.made = run, tensors, params, made
         self.devices = devices
+        #: Devices of the kernel's types that tensors have been on.
+        self.met: set[torch.device] = set()
+        self.param_names = [param for param, _ in params]
+        self.updated = [place for place, (_, _, updates, _) in enumerate(tensors) if updates]
         self.names = [made_name for made_name, _, place in made if place is None]
-        self.updates = any(updated for _, _, updated, _ in tensors)
-        self.dtypes = [dtype for _, dtype, _, _ in tensors]
-        self.dtypes += [dtype for _, dtype, place in made if place is None]
+        self.updates = len(self.updated) > 0
+        self.fresh = [dtype for _, dtype, place in made if place is None]
+        self.dtypes = [*(dtype for _, dtype, _, _ in tensors), *self.fresh]
         self.modes = modes()
         self.operator = operator(name, self, shapes)
 
@@ -205,6 +212,9 @@ class Kernel:
             arrays = False
             given = [number(name, value, kind) for value, (name, kind) in kinds]
             results = self.called(values, given, wanted)
+            if not self.updates:
+                results = wanted or results
+                return results[0] if len(results) == 1 else tuple(results)
         else:
             held = [value for value in (*values, *wanted) if value is not None]
             arrays = len(held) > 0 and all(is_array(value) for value in held)
@@ -242,29 +252,34 @@ class Kernel:
         wanted, device = torch.is_grad_enabled(), None
         for value, dtype in zip((*tensors, *spots), self.dtypes, strict=False):
             if (
-                type(value) not in (torch.Tensor, nn.Parameter)
+                type(value) not in PLAIN
                 or value.dtype is not dtype
                 or value.layout is not torch.strided
                 or not value.is_contiguous()
                 or value.is_neg()
                 or (wanted and value.requires_grad)
-                or (device is not None and value.device != device)
             ):
                 return False
-            device = value.device
-        return device is not None and device.type in self.devices.split()
+            if device is None:
+                device = value.device
+                if device not in self.met:
+                    if device.type not in self.devices.split():
+                        return False
+                    self.met.add(device)
+            elif value.device != device:
+                return False
+        return device is not None
 
     def called(
         self, tensors: Sequence[Any], numbers: Sequence[Any], spots: Sequence[Any]
     ) -> list[torch.Tensor]:
         """The results of `run`, which updates the tensors in place and writes into `spots`."""
-        named = dict(zip((name for name, _ in self.params), numbers, strict=True))
+        named = dict(zip(self.param_names, numbers, strict=True))
         if spots:
             named["out"] = spots[0] if len(spots) == 1 else tuple(spots)
         found = self.run(*tensors, **named)
-        for tensor, (_, _, updated, _) in zip(tensors, self.tensors, strict=False):
-            if updated:
-                changed(tensor)
+        for place in self.updated:
+            changed(tensors[place])
         for spot in spots:
             changed(spot)
         return list(found) if isinstance(found, (tuple, list)) else [found]
@@ -281,10 +296,9 @@ class Kernel:
         Tensors that the kernel updates are copied first, unless it may update them `in_place`."""
         if in_place >= self.updates and self.is_usual(tensors, wanted):
             return self.called(tensors, numbers, wanted)
-        kinds = [dtype for _, dtype, place in self.made if place is None]
         spots = [
             checked(f"out for {name}", place, [dtype], self.devices)
-            for name, dtype, place in zip(self.names, kinds, wanted, strict=False)
+            for name, dtype, place in zip(self.names, self.fresh, wanted, strict=False)
         ]
         devices = [tensor.device for tensor in (*tensors, *spots) if tensor is not None]
         for device in devices:

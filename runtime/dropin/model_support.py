@@ -143,7 +143,7 @@ def run_model(
     kernel: Kernel,
     tensors: Sequence[tuple[Any, str, Sequence[torch.dtype]]],
     params: Sequence[Any],
-    dtypes: Sequence[torch.dtype],
+    dtypes: list[torch.dtype],
     returns: str,
     given: Sequence[Any],
     out: Any,
@@ -155,12 +155,16 @@ def run_model(
     "list".
     """
     wanted = places(out, len(dtypes))
-    taken: list[torch.Tensor | None] = []
-    for value, name, kinds in tensors:
-        tensor = checked(name, value, kinds, kernel.devices) if name else None
-        taken.append(None if tensor is None else in_type(tensor, kinds[-1]))
-    own = [dtype for _, dtype, place in kernel.made if place is None] == list(dtypes)
-    results = kernel.computed(taken, params, wanted if own else ())
+    own = kernel.fresh == dtypes
+    values = [value for value, _, _ in tensors]
+    if own and not kernel.updates and kernel.is_usual(values, wanted):
+        results = kernel.called(values, params, wanted)
+    else:
+        taken: list[torch.Tensor | None] = []
+        for value, name, kinds in tensors:
+            tensor = checked(name, value, kinds, kernel.devices) if name else None
+            taken.append(None if tensor is None else in_type(tensor, kinds[-1]))
+        results = kernel.computed(taken, params, wanted if own else ())
     outputs = [in_type(result, dtype) for result, dtype in zip(results, dtypes, strict=True)]
     if wanted:
         for number, (place, output) in enumerate(zip(wanted, outputs, strict=True)):

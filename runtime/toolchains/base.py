@@ -115,7 +115,8 @@ class ModelRun:
     which holds `told`, before the file is imported, so that the guard sees launches. `gated`:
     `forward` starts no programs. `on_device`: tensors are not in the host's memory.
     `compiled_by` is a handler of workers that compiles the kernels that `forward` launches, where
-    launches are interpreted. `refusals` names the exceptions that the target's compilers raise.
+    launches are interpreted, with the environment `compiled_in`. `refusals` names the exceptions
+    that the target's compilers raise.
     """
 
     prepare: str = ""
@@ -127,6 +128,7 @@ class ModelRun:
     gated: bool = False
     on_device: bool = False
     compiled_by: str = ""
+    compiled_in: Mapping[str, str] = attrs.field(factory=dict)
     refusals: tuple[str, ...] = ()
 
 

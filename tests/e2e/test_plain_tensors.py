@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from test_dropin import run as run_apart
-from test_verify_foreign import edited, judge, write
 from test_verify_modules import IN_TRITON
 from toolchains import require
+from verified_files import edited, judge, write
 
 from sketchc.cli.main import run
 

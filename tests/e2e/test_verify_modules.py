@@ -1,5 +1,6 @@
-"""`sketchc verify` of files with a `ModelNew`: Triton kernels in it, C++ through ctypes and through
-torch's `load_inline`; right ones, broken ones, and ones that leave the work to others."""
+"""`sketchc verify` of files with a `ModelNew`: kernels of Triton and TileLang in it, C++ through
+ctypes and through torch's `load_inline`; right ones, broken ones, and ones that leave the work to
+others."""
 
 from __future__ import annotations
 
@@ -8,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_verify_foreign import TASK, edited, judge, write
+from tilelang_model import EXPECTED, SOURCES
 from toolchains import require
+from verified_files import TASK, edited, judge, write
 
 IN_TRITON = """import torch
 import torch.nn as nn
@@ -378,6 +380,22 @@ def test_triton(
     if target == "triton_cuda":
         assert any("2 configurations" in note for note in verdicts["tuned.py"]["notes"])
         assert any(case["passed"] for case in verdicts["tuned_wrong.py"]["cases"])
+
+
+@pytest.mark.sweep
+def test_tilelang(tmp_path: Path, task: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Kernels that are made in forward or before, and what goes wrong in and around them."""
+    require("tilelang_cuda")
+    status, verdicts = judge(capsys, write(tmp_path, SOURCES), task, "tilelang_cuda")
+    assert status == 1
+    assert {name: verdict["failure"] for name, verdict in verdicts.items()} == EXPECTED
+    assert "aten.add" in failing(verdicts["torch_computes.py"])
+    assert "no kernel was launched" in failing(verdicts["no_launch.py"])
+    assert "allocate the results" in failing(verdicts["allocating.py"])
+    kinds = [case["kind"] for case in verdicts["right.py"]["cases"]]
+    assert kinds.count("non_contiguous") == 1
+    ragged = {tuple(c["shape"]["symbols"].values()) for c in verdicts["right.py"]["cases"]}
+    assert len(ragged) >= 5
 
 
 @pytest.mark.sweep

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import struct
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,26 +19,8 @@ import torch
 _FREE_BYTES, _DYNAMIC_BYTES = 48 * 1024, 8
 #: Pieces of scratch memory begin on such borders.
 _LINE_BYTES = 128
-#: Bytes of a tensor's map, and the border on which one lies.
+#: Bytes of a tensor's map, and the border on which one lies where the driver makes it.
 _MAP_BYTES, _MAP_BORDER = 128, 64
-
-
-def tensor_map(made: Any = None) -> Any:
-    """The map of a tensor that is made already, or memory for one."""
-    if made is not None:
-        return made
-    memory = (ctypes.c_uint64 * ((_MAP_BYTES + _MAP_BORDER) // 8))()
-    offset = -ctypes.addressof(memory) % _MAP_BORDER
-    return (ctypes.c_uint64 * (_MAP_BYTES // 8)).from_buffer(memory, offset)
-
-
-_TYPES = {
-    "P": ctypes.c_void_p,
-    "q": ctypes.c_int64,
-    "d": ctypes.c_double,
-    "?": ctypes.c_bool,
-    "T": tensor_map,
-}
 
 
 @cache
@@ -51,26 +34,69 @@ def cuda_driver() -> Any:
 
 def cuda_call(name: str, *arguments: Any) -> None:
     """Call a function of the driver. Raises `RuntimeError` for an error, with its name."""
-    driver = cuda_driver()
-    status = getattr(driver, name)(*arguments)
+    status = getattr(cuda_driver(), name)(*arguments)
     if status:
-        told = ctypes.c_char_p()
-        driver.cuGetErrorName(status, ctypes.byref(told))
-        raise RuntimeError(f"{name}: {(told.value or b'unknown error').decode()}")
+        raise_error(name, status)
+
+
+def raise_error(name: str, status: int) -> None:
+    """Raise the `RuntimeError` for the status that a function of the driver has returned."""
+    told = ctypes.c_char_p()
+    cuda_driver().cuGetErrorName(status, ctypes.byref(told))
+    raise RuntimeError(f"{name}: {(told.value or b'unknown error').decode()}")
+
+
+@cache
+def launcher() -> Any:
+    """The driver's function that launches a kernel; it takes plain numbers."""
+    pointer, extent = ctypes.c_void_p, ctypes.c_uint
+    return ctypes.CFUNCTYPE(ctypes.c_int, pointer, *[extent] * 7, *[pointer] * 3)(
+        ("cuLaunchKernel", cuda_driver())
+    )
+
+
+def stream_of(place: int) -> int:
+    """The current stream of a device, as the driver knows it."""
+    return int(torch.cuda.current_stream(place).cuda_stream)
+
+
+#: `stream_of`, without the object that torch makes of a stream.
+STREAM = getattr(torch._C, "_cuda_getCurrentRawStream", stream_of)
+
+
+class Packed:
+    """Memory for the arguments of a launch, and where each lies."""
+
+    def __init__(self, kinds: str) -> None:
+        formats = [f"{_MAP_BYTES}s" if kind == "T" else kind for kind in kinds]
+        self.layout = struct.Struct("".join(formats))
+        self.values = ctypes.create_string_buffer(self.layout.size)
+        start, sizes = ctypes.addressof(self.values), list(map(struct.calcsize, formats))
+        ends = [start + struct.calcsize("".join(formats[: n + 1])) for n in range(len(formats))]
+        places = [end - size for end, size in zip(ends, sizes, strict=True)]
+        self.pointers = (ctypes.c_void_p * len(kinds))(*places)
+
+
+@cache
+def room_for(kinds: str) -> list[Packed]:
+    """Memory for such arguments that no launch uses now: threads may launch at a time."""
+    return []
 
 
 @lru_cache(maxsize=256)
-def encoded_map(place: int, element: int, lines: int, extents: tuple[int, ...]) -> Any:
+def encoded_map(place: int, element: int, lines: int, extents: tuple[int, ...]) -> bytes:
     """See `CudaModule.described`, of a tensor at a place. Raises `RuntimeError`."""
+    memory = ctypes.create_string_buffer(_MAP_BYTES + _MAP_BORDER)
+    offset = -ctypes.addressof(memory) % _MAP_BORDER
+    made = ctypes.byref(memory, offset)
     sizes = (ctypes.c_uint64 * 4)(*extents)
     steps = (ctypes.c_uint64 * 3)(*(2 * math.prod(extents[: axis + 1]) for axis in range(3)))
     box, each = (ctypes.c_uint32 * 4)(64, 1, lines, 1), (ctypes.c_uint32 * 4)(1, 1, 1, 1)
     # Elements together, chunks moved within 128 bytes, 256 bytes fetched at a time, zeros beyond.
     kinds = map(ctypes.c_int, (0, 3, 3, 0))
-    made, data = tensor_map(), ctypes.c_void_p(place)
-    told = (ctypes.c_int(element), ctypes.c_uint32(4), data, sizes, steps, box, each, *kinds)
-    cuda_call("cuTensorMapEncodeTiled", made, *told)
-    return made
+    told = (ctypes.c_int(element), ctypes.c_uint32(4), ctypes.c_void_p(place), sizes, steps)
+    cuda_call("cuTensorMapEncodeTiled", made, *told, box, each, *kinds)
+    return memory.raw[offset : offset + _MAP_BYTES]
 
 
 class CudaModule:
@@ -113,11 +139,11 @@ class CudaModule:
 
     def described(
         self, tensor: torch.Tensor | None, element: int, lines: int, *extents: int
-    ) -> Any:
+    ) -> bytes | None:
         """How the copy engine finds a dense tensor of 16-bit elements, which have this number for
         the driver: see `described_tensor` in the library of CUDA-C. None where it cannot."""
         if tensor is None:
-            return tensor_map()  # one that nobody copies by
+            return bytes(_MAP_BYTES)  # a map that nobody copies by
         place = tensor.data_ptr()
         fits = place % 16 == 0 and extents[0] * 2 % 16 == 0
         if not fits or not all(0 < each < 2**31 for each in extents):
@@ -128,21 +154,36 @@ class CudaModule:
             return None
 
     def launch(
-        self, device: torch.device, name: str, blocks: int, threads: int, shared: int, *given: Any
+        self,
+        device: torch.device,
+        name: str,
+        blocks: int,
+        threads: int,
+        shared: int,
+        kinds: str,
+        *given: Any,
     ) -> None:
-        """Launch a kernel on the current stream of a device; `given` are pairs of how C holds a
-        value and the value, a tensor or None for a pointer."""
-        values = [
-            _TYPES[kind](value.data_ptr() if isinstance(value, torch.Tensor) else value)
-            for kind, value in given
-        ]
-        pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
-        with torch.cuda.device(device):
-            place = torch.cuda.current_device()
-            function = self.function(place, name, shared)
-            stream = ctypes.c_void_p(torch.cuda.current_stream(place).cuda_stream)
-            extents = map(ctypes.c_uint, (blocks, 1, 1, threads, 1, 1, shared))
-            cuda_call("cuLaunchKernel", function, *extents, stream, pointers, None)
+        """Launch a kernel on the current stream of a device. `kinds` are how C holds the values
+        `given`, a letter each: "P" an address, "q" an integer, "d" a double, "?" a truth value, "T"
+        a tensor's map."""
+        current = torch.cuda.current_device()
+        place = current if device.index is None else device.index
+        if place != current:
+            with torch.cuda.device(place):
+                self.launch(device, name, blocks, threads, shared, kinds, *given)
+            return
+        function = self.function(place, name, shared)
+        room = room_for(kinds)
+        try:
+            packed = room.pop()
+        except IndexError:
+            packed = Packed(kinds)
+        packed.layout.pack_into(packed.values, 0, *given)
+        stream, pointers = STREAM(place), packed.pointers
+        status = launcher()(function, blocks, 1, 1, threads, 1, 1, shared, stream, pointers, None)
+        room.append(packed)
+        if status:
+            raise_error("cuLaunchKernel", status)
 
 
 # ---- to here ----

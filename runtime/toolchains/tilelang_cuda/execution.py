@@ -10,13 +10,15 @@ import ctypes
 import hashlib
 import re
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import attrs
 import torch
 
 from sketchc.runtime.sandbox.confine import import_file
@@ -57,6 +59,12 @@ _NUMBERS: dict[str, Any] = {
 
 #: What watches the calls of a kernel by others: at most one `wrapper_guard.Watch`.
 WATCHES: list[Any] = []
+#: TileLang's own function that launches a compiled kernel, "call".
+_PLAIN: dict[str, Any] = {}
+
+
+class CompilationError(Exception):
+    """TileLang's compiler, or nvcc, refused a kernel."""
 
 
 class Compiled:
@@ -91,9 +99,7 @@ class Compiled:
             ctypes.c_void_p(values[name]) if kind.endswith("*") else _NUMBERS[kind](values[name])
             for kind, name in self._parameters
         ]
-        with ExitStack() as stack:
-            for watch in WATCHES:
-                stack.enter_context(watch.launch())
+        with _launching():
             self._entry(*passed)
 
 
@@ -136,15 +142,99 @@ def _built(source: str, folder: Path) -> Path:
     return library
 
 
-def recording(note: Callable[[Any, Mapping[str, Any], str], None]) -> Callable[..., Any]:
-    """What stands in for `tilelang.jit`: traced kernels go to `note`, with the options and the name
-    of each, and calls of them do nothing."""
+@contextmanager
+def _launching() -> Iterator[None]:
+    """A context around a launch, which `WATCHES` count."""
+    with ExitStack() as stack:
+        for watch in WATCHES:
+            stack.enter_context(watch.launch())
+        yield
 
-    def jit(*given: Any, pass_configs: Mapping[str, Any] | None = None, **_: Any) -> Any:
-        def decorate(make: Callable[..., Any]) -> Callable[..., Any]:
-            def kernel(*arguments: Any) -> Callable[..., None]:
-                note(make(*arguments), pass_configs or {}, make.__name__)
-                return lambda *passed: None
+
+def count_launches(watch: Any) -> None:
+    """Report every launch from now on to `watch`, unless it is None, and to no other: of kernels on
+    a GPU, and of those that `executing` makes."""
+    from tilelang.jit.kernel import JITKernel
+
+    WATCHES[:] = [] if watch is None else [watch]
+    plain = _PLAIN.setdefault("call", JITKernel.__call__)
+
+    def call(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        with _launching():
+            return plain(self, *arguments, **keywords)
+
+    JITKernel.__call__ = call
+
+
+@attrs.frozen
+class Traced:
+    """A traced kernel: its `name` (that of the function that made it, with a number behind it where
+    that one has made others), TileLang's function, and the options to compile it with."""
+
+    name: str
+    function: Any
+    options: Mapping[str, Any]
+
+
+def recording(note: Callable[[Traced], None]) -> Callable[..., Any]:
+    """What stands in for `tilelang.jit`: `note` gets traced kernels, and their calls do nothing."""
+
+    def make_kernel(traced: Traced) -> Callable[..., None]:
+        note(traced)
+        return lambda *passed: None
+
+    return _standing_in(make_kernel)
+
+
+def executing(folder: Path) -> Callable[..., Any]:
+    """What stands in for `tilelang.jit`: kernels are compiled for this machine into `folder`."""
+    import tilelang
+
+    def make_kernel(traced: Traced) -> Compiled:
+        return Compiled(traced.function, folder, traced.options)
+
+    return _standing_in(make_kernel, lambda: tilelang.tvm.target.Target("c"))
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """A context in which what TVM raises becomes a `CompilationError`."""
+    try:
+        yield
+    except Exception as error:
+        if "tvm" not in type(error).__module__:
+            raise
+        message = f"{type(error).__name__}: {str(error).strip().splitlines()[-1]}"
+        raise CompilationError(message) from error
+
+
+def _standing_in(
+    make_kernel: Callable[[Traced], Any],
+    target: Callable[[], AbstractContextManager[Any]] = nullcontext,
+) -> Callable[..., Any]:
+    """What stands in for `tilelang.jit`: `make_kernel` is called once for each combination of
+    compile-time values, as long as torch says the same GPU, in the context `target()`."""
+
+    def jit(
+        *given: Any, pass_configs: Mapping[str, Any] | None = None, out_idx: Any = None, **_: Any
+    ) -> Any:
+        if out_idx is not None:
+            msg = "kernels with out_idx are not served: allocate the results, and pass them"
+            raise TypeError(msg)
+
+        def decorate(trace: Callable[..., Any]) -> Callable[..., Any]:
+            made: dict[tuple[Any, ...], Any] = {}
+
+            def kernel(*values: Any, **named: Any) -> Any:
+                chip = torch.cuda.get_device_capability()
+                key = (chip, values, tuple(sorted(named.items())))
+                if key not in made:
+                    before = sum(known[0] == chip for known in made)
+                    name = trace.__name__ + (f"_{before + 1}" if before else "")
+                    with target(), _refusals():
+                        function = trace(*values, **named)
+                        made[key] = make_kernel(Traced(name, function, pass_configs or {}))
+                return made[key]
 
             return kernel
 
@@ -161,44 +251,28 @@ def resources(said: str) -> dict[str, int]:
     return {name: int(each[1]) for name, each in found.items() if each}
 
 
-def executing(folder: Path) -> Callable[..., Any]:
-    """What stands in for `tilelang.jit`: kernels are compiled for this machine into `folder`."""
+def replace(jit: Callable[..., Any], language: ModuleType | None = None) -> None:
+    """From now on `tilelang.jit` is another function, and `tilelang.language` another module."""
     import tilelang
+    import tilelang.language
 
-    def jit(*given: Any, pass_configs: Mapping[str, Any] | None = None, **_: Any) -> Any:
-        def decorate(make: Callable[..., Any]) -> Callable[..., Compiled]:
-            made: dict[tuple[Any, ...], Compiled] = {}
-
-            def kernel(*arguments: Any) -> Compiled:
-                if arguments not in made:
-                    with tilelang.tvm.target.Target("c"):
-                        made[arguments] = Compiled(make(*arguments), folder, pass_configs or {})
-                return made[arguments]
-
-            return kernel
-
-        return decorate(given[0]) if given else decorate
-
-    return jit
+    tilelang.jit = jit
+    if language is not None:
+        tilelang.language = sys.modules["tilelang.language"] = language
 
 
 @contextmanager
 def replaced(jit: Callable[..., Any], language: ModuleType | None = None) -> Iterator[None]:
     """Here `tilelang.jit` is another function, and `tilelang.language` another module."""
-    import sys
-
     import tilelang
     import tilelang.language
 
     before = tilelang.jit, tilelang.language
-    tilelang.jit = jit
-    if language is not None:
-        tilelang.language = sys.modules["tilelang.language"] = language
+    replace(jit, language)
     try:
         yield
     finally:
-        tilelang.jit, tilelang.language = before
-        sys.modules["tilelang.language"] = before[1]
+        replace(*before)
 
 
 def executable(path: str, name: str, folder: Path) -> ModuleType:

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from sketchc.lowering.hardware import load_hardware
 from sketchc.lowering.kernel import Kernel
@@ -57,6 +59,7 @@ _ADVICE = (
     "torch, g++; to run on a GPU: torch for CUDA, an NVIDIA driver"
 )
 _WORKER = "sketchc.runtime.toolchains.tilelang_cuda.worker"
+_MODELS = "sketchc.runtime.toolchains.tilelang_cuda.models"
 #: Modules and functions that the template of all workers loads.
 _IMPORTED = ("torch", f"{_WORKER}:prepare")
 #: The same where there is a GPU: TileLang's import reaches for it, and no fork can after that.
@@ -73,13 +76,28 @@ class TileLangCuda(Toolchain):
     target = "tilelang_cuda"
 
     def model_run(self, kernel: Kernel) -> ModelRun:
-        """Refuses a `ModelNew`: its guard does not know TileLang's launches. Raises
-        `ToolchainError`."""
-        message = (
-            "a ModelNew around TileLang kernels cannot be verified yet: its file is to hold a "
-            "function that launches them, --entry NAME"
+        """How a `ModelNew` runs: its kernels run on the GPU; without one, on the CPU under the
+        stand-in, and another worker compiles them for the chip."""
+        prepare, refusals = f"{_MODELS}:prepare", tuple(_COMPILER_ERRORS)
+        if not self.status().interpreted:
+            return ModelRun(
+                prepare,
+                told={"gpu": True},
+                preload=_IMPORTED_BESIDE_GPU,
+                environment=_environment(),
+                on_device=True,
+                refusals=refusals,
+            )
+        return ModelRun(
+            prepare,
+            told={"gpu": False},
+            preload=_IMPORTED,
+            environment=_environment(),
+            gated=True,
+            compiled_by=f"{_MODELS}:compile_launches",
+            compiled_in=_environment(),
+            refusals=refusals,
         )
-        raise ToolchainError(INFRASTRUCTURE, message)
 
     def status(self) -> ToolchainStatus:
         """See `Toolchain.status`; looks for packages, compilers and the driver's device file."""
@@ -129,8 +147,7 @@ class TileLangCuda(Toolchain):
         source = placed(kernel, folder)
         built = built_folder(folder)
         symbols, params = example_values(kernel.sketch)
-        own = str(load_hardware(kernel.hardware).facts["chip"])
-        own = f"{own}a" if own in ("sm_90", "sm_100") else own
+        own = architecture_of(load_hardware(kernel.hardware).facts)
         others = () if kernel.foreign else ARCHITECTURES
         request = {
             **call_request(kernel, source, symbols, params),
@@ -199,17 +216,21 @@ class TileLangSession(Session):
         )
 
 
-def _environment(built: Path) -> dict[str, str]:
-    """The variables of a worker; TileLang keeps its files in the folder `built`."""
+def architecture_of(facts: Mapping[str, Any]) -> str:
+    """The compute capability that is compiled for, of the facts of a chip; with the instructions of
+    that chip alone ("sm_90a"), where it has some."""
+    own = str(facts["chip"])
+    return f"{own}a" if own in ("sm_90", "sm_100") else own
+
+
+def _environment(built: Path | None = None) -> dict[str, str]:
+    """The variables of a worker. TileLang keeps its files in the folder `built`; without one, the
+    worker chooses a folder of its own."""
     nvcc = find_nvcc() or "nvcc"
     # TileLang itself looks on the path, or in the folder of a CUDA toolkit.
     home = {} if shutil.which("nvcc") else {"CUDA_HOME": str(Path(nvcc).parents[1])}
-    return {
-        "TILELANG_CACHE_DIR": str(built / "cache"),
-        "TILELANG_DISABLE_CACHE": "1",
-        "NVCC": nvcc,
-        **home,
-    }
+    kept = {} if built is None else {"TILELANG_CACHE_DIR": str(built / "cache")}
+    return {**kept, "TILELANG_DISABLE_CACHE": "1", "NVCC": nvcc, **home}
 
 
 TOOLCHAIN = TileLangCuda()

@@ -9,8 +9,8 @@ import logging
 import os
 import re
 import subprocess
-from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,6 +23,7 @@ from sketchc.runtime.process.messages import Arrays, failure
 from sketchc.runtime.sandbox.confine import import_file
 from sketchc.runtime.toolchains.guarded_call import entry_of, guarded_call, watch_of
 from sketchc.runtime.toolchains.tilelang_cuda import execution
+from sketchc.runtime.toolchains.tilelang_cuda.execution import CompilationError
 from sketchc.runtime.toolchains.tracer import bound_call
 
 _NAME = "generated_kernel"
@@ -32,10 +33,6 @@ _MODULES: dict[str, ModuleType] = {}
 
 class WrapperError(Exception):
     """The wrapper, not the compiler, raised an exception."""
-
-
-class CompilationError(Exception):
-    """TileLang's compiler, or nvcc, refused a kernel."""
 
 
 def prepare() -> None:
@@ -61,7 +58,7 @@ def run_kernel(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any],
     if not request["gpu"]:
         execution.pretend((9, 0))
     watch = watch_of(request)
-    execution.WATCHES[:] = [watch] if watch is not None else []
+    execution.count_launches(watch)
     device = "cuda" if request["gpu"] else "cpu"
     return guarded_call(request, arrays, device, watch, lambda: _loaded(request))
 
@@ -93,12 +90,8 @@ def compile_kernels(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, 
 
 
 def _compile_all(request: dict[str, Any]) -> list[dict[str, Any]]:
-    made: dict[str, tuple[Any, Mapping[str, Any]]] = {}
-
-    def note(function: Any, options: Mapping[str, Any], name: str) -> None:
-        made[name] = function, options
-
-    with host_limit(HOST_SECONDS), execution.replaced(execution.recording(note)):
+    made: list[execution.Traced] = []
+    with host_limit(HOST_SECONDS), execution.replaced(execution.recording(made.append)):
         module = import_file(request["source"], _NAME)
     examples = {
         t["name"]: torch.ones(t["extents"], dtype=getattr(torch, DType(t["dtype"]).numpy_name))
@@ -108,32 +101,43 @@ def _compile_all(request: dict[str, Any]) -> list[dict[str, Any]]:
     with ThreadPoolExecutor(2) as others:  # nvcc runs beside the compiler
         for architecture in request["architectures"]:
             made.clear()
-            execution.pretend(divmod(int(re.sub(r"\D", "", architecture)), 10))
+            pretend(architecture)
             try:
                 bound_call(entry_of(module, request), request, examples, needed=True)()
+            except CompilationError:
+                raise
             except Exception as error:
-                if "tvm" in type(error).__module__:
-                    message = f"{type(error).__name__}: {str(error).strip().splitlines()[-1]}"
-                    raise CompilationError(message) from error
                 raise WrapperError(f"{type(error).__name__}: {error}") from error
-            for name, (function, options) in made.items():
-                source = _cuda_source(name, function, options, architecture)
-                folder = Path(request["folder"])
-                kernels.append(others.submit(_cubin, name, source, architecture, folder))
+            kernels += begun(made, architecture, Path(request["folder"]), others)
         return [each.result() for each in kernels]
 
 
-def _cuda_source(name: str, function: Any, options: Mapping[str, Any], architecture: str) -> str:
+def pretend(architecture: str) -> None:
+    """Have torch say that there is a GPU of `architecture` ("sm_80", "sm_90a")."""
+    execution.pretend(divmod(int(re.sub(r"\D", "", architecture)), 10))
+
+
+def begun(
+    made: Sequence[execution.Traced], architecture: str, folder: Path, others: Executor
+) -> Iterator[Future[dict[str, Any]]]:
+    """Make CUDA source of each traced kernel, one at a time, and have `others` compile it into
+    `folder`; the results are those of `_cubin`. Raises `CompilationError`."""
+    for kernel in made:
+        source = _cuda_source(kernel, architecture)
+        yield others.submit(_cubin, kernel.name, source, architecture, folder)
+
+
+def _cuda_source(kernel: execution.Traced, architecture: str) -> str:
     """The CUDA source of a traced kernel for `architecture` ("sm_80", "sm_90a")."""
     import tilelang
 
     target = tilelang.tvm.target.Target({"kind": "cuda", "arch": architecture})
     try:
-        with target, tilelang.tvm.transform.PassContext(config=dict(options)):
-            return str(tilelang.lower(function, target=target).kernel_source)
+        with target, tilelang.tvm.transform.PassContext(config=dict(kernel.options)):
+            return str(tilelang.lower(kernel.function, target=target).kernel_source)
     except Exception as error:
         last = str(error).strip().splitlines()[-1:] or [type(error).__name__]
-        raise CompilationError(f"{name} for {architecture}: {last[0]}") from error
+        raise CompilationError(f"{kernel.name} for {architecture}: {last[0]}") from error
 
 
 def _cubin(name: str, source: str, architecture: str, folder: Path) -> dict[str, Any]:

@@ -174,7 +174,7 @@ class TorchModules(Toolchain):
         with Worker(
             limits=Limits(_MEMORY_BYTES),
             preload=("torch",),
-            environment={load_target(self.target).interpreted_by: "0"},
+            environment=how.compiled_in,
         ) as worker:
             result = worker.call(how.compiled_by, request, timeout=timeout)
             _reply(result, "compile", timeout)

@@ -16,6 +16,7 @@ import re
 import sys
 import tempfile
 import traceback
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,6 +24,7 @@ from typing import Any
 import torch
 
 from sketchc.runtime.guards import wrapper_guard
+from sketchc.runtime.guards.host_limit import HOST_SECONDS, HostTimeoutError, host_limit
 from sketchc.runtime.guards.module_guard import Guard, building
 from sketchc.runtime.guards.placement import Placement, placement, tensor_of
 from sketchc.runtime.process.messages import failure
@@ -131,6 +133,36 @@ def _literal(text: str) -> Any:
 def plain(value: dict[str, Any]) -> Any:
     """The value of an input that is no tensor, given as {"value"} or {"text"}."""
     return _literal(value["text"]) if "text" in value else value["value"]
+
+
+def recorded(request: dict[str, Any], noting: AbstractContextManager[None]) -> dict[str, Any]:
+    """Import the file, and run forward once within `noting`, which notes launches instead of
+    executing them.
+
+    `request`: that of `load`, "inputs" (per position {"shape", "dtype"} with torch's name of the
+    type, {"value"} or {"text"}) and "layout" (how forward takes them). Returns {}, or {"failure"}.
+    """
+    reply, _ = load(request, {})
+    if "failure" in reply:
+        return reply
+    session = SESSIONS[0]
+    inputs = [
+        torch.ones(value["shape"], dtype=getattr(torch, value["dtype"]))
+        if "shape" in value
+        else plain(value)
+        for value in request["inputs"]
+    ]
+    try:
+        with noting:
+            model = session.model(literals(request["init"]))
+            with torch.no_grad(), host_limit(HOST_SECONDS):
+                model(*rebuild(request["layout"], inputs))
+    except HostTimeoutError:
+        text = f"forward took more than {HOST_SECONDS:g} s without its kernels"
+        return failure("timeout", text)
+    except Exception as error:
+        return raised(session, LAUNCH, error)
+    return {}
 
 
 # ---------------------------------------------------------------- one case

@@ -17,17 +17,12 @@ from typing import Any
 
 import torch
 
-from sketchc.runtime.guards.host_limit import HOST_SECONDS, HostTimeoutError, host_limit
-from sketchc.runtime.process.messages import failure
-from sketchc.runtime.tasks.layout import rebuild
 from sketchc.runtime.toolchains.torch_module.worker import (
     SESSIONS,
     Arrays,
     LoadedModule,
-    literals,
-    load,
-    plain,
     raised,
+    recorded,
 )
 from sketchc.runtime.toolchains.triton_cuda import interpreter, worker
 
@@ -88,38 +83,18 @@ def prepare(session: LoadedModule, request: dict[str, Any]) -> None:
 def compile_launches(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
     """Compile the kernels that forward launches, without a GPU.
 
-    `request`: that of `torch_module.worker.load`, "inputs" (per position {"shape", "dtype"} with
-    torch's name of the type, {"value"} or {"text"}), "layout" (how forward takes them) and
-    "hardware" (the facts of the chip). The reply holds "kernels", see `triton_cuda.worker.build`,
-    or {"failure"}.
+    `request`: that of `torch_module.worker.recorded`, and "hardware" (the facts of the chip). The
+    reply holds "kernels", see `triton_cuda.worker.build`, or {"failure"}.
     """
     os.environ["TRITON_CACHE_DIR"] = str(Path(tempfile.gettempdir()) / "triton")
-    reply, _ = load(request, arrays)
-    if "failure" in reply:
-        return reply, {}
-    session = SESSIONS[0]
-    inputs = [
-        torch.ones(value["shape"], dtype=getattr(torch, value["dtype"]))
-        if "shape" in value
-        else plain(value)
-        for value in request["inputs"]
-    ]
     launches: list[worker.Launch] = []
-    try:
-        with worker.noting(launches.append):
-            model = session.model(literals(request["init"]))
-            with torch.no_grad(), host_limit(HOST_SECONDS):
-                model(*rebuild(request["layout"], inputs))
-    except HostTimeoutError:
-        text = f"forward took more than {HOST_SECONDS:g} s without its kernels"
-        return failure("timeout", text), {}
-    except Exception as error:
-        return raised(session, "launch", error), {}
+    if failed := recorded(request, worker.noting(launches.append)):
+        return failed, {}
     folder = Path(tempfile.mkdtemp())
     architecture = int(request["hardware"]["chip"].removeprefix("sm_"))
     shared = request["hardware"]["memory"]["shared"]["bytes"]
     try:
         kernels = [worker.build(one, None, architecture, folder, shared) for one in launches]
     except Exception as error:
-        return raised(session, "compile", error), {}
+        return raised(SESSIONS[0], "compile", error), {}
     return {"kernels": kernels}, {}

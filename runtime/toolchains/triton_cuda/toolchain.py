@@ -92,6 +92,7 @@ class TritonCuda(Toolchain):
             environment={"TRITON_INTERPRET": "1"},
             gated=True,
             compiled_by=f"{_MODELS}:compile_launches",
+            compiled_in={"TRITON_INTERPRET": "0"},
             refusals=refusals,
         )
 
