@@ -31,6 +31,18 @@ int cuModuleLoadData(void **module, const void *code) { *module = (void *)1; ret
 int cuModuleGetFunction(void **f, void *m, const char *n) { *f = (void *)2; return 0; }
 int cuFuncSetAttribute(void *f, int attribute, int value) { return value > 200000; }
 int cuGetErrorName(int status, const char **name) { *name = "CUDA_ERROR_SOME"; return 0; }
+unsigned long long map[16];
+int maps;
+int cuTensorMapEncodeTiled(void *to, int element, unsigned rank, void *place,
+                           const unsigned long long *extents, const unsigned long long *steps,
+                           const unsigned *box, const unsigned *each, int a, int b, int c, int d)
+{
+    unsigned long long made[16] = {(unsigned long long)place, (unsigned)element, rank};
+    if ((unsigned long long)to % 64) return 1;
+    memcpy(made + 3, extents, 32); memcpy(made + 7, steps, 24); made[10] = box[2];
+    memcpy(to, made, 128);
+    return steps[2] >> 40 ? 1 : 0;
+}
 int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned tx, unsigned ty,
                    unsigned tz, unsigned shared, void *stream, void **given, void **more)
 {
@@ -41,6 +53,7 @@ int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned tx, 
     memcpy(&one->address, given[0], 8); memcpy(&one->whole, given[1], 8);
     memcpy(&one->real, given[2], 8); memcpy(&one->truth, given[3], 1);
     memcpy(&one->last, given[4], 8);
+    if (maps) memcpy(map, given[5], 128);
     return 0;
 }
 """
@@ -129,3 +142,22 @@ def test_errors_of_the_driver_have_names(driver: Any, tmp_path: Path) -> None:
     ctypes.c_int.in_dll(driver, "status").value = 700
     with pytest.raises(RuntimeError, match="cuLaunchKernel: CUDA_ERROR_SOME"):
         kernels.launch(device, "k", 1, 32, 0, "Pqd?q", 1, 1, 1.0, True, 1)
+
+
+def test_maps_reach_the_kernel_as_the_driver_made_them(driver: Any, tmp_path: Path) -> None:
+    kernels, device = module(tmp_path), SimpleNamespace(index=0)
+    ctypes.c_int.in_dll(driver, "maps").value = 1
+    x = torch.zeros(3 * 5 * 16 + 8, dtype=torch.float16)[:240].view(3, 5, 16)
+    made = kernels.described(x, 6, 64, 16, 5, 3, 1)
+    for truth in (True, False):  # the second time in memory that was used before
+        kernels.launch(device, "k", 1, 32, 0, "Pqd?qT?", 1, 2, 3.0, truth, 4, made, truth)
+        found = list((ctypes.c_ulonglong * 16).in_dll(driver, "map"))
+        assert found == [x.data_ptr(), 6, 4, 16, 5, 3, 1, 32, 160, 480, 64, *[0] * 5]
+        assert (noted(driver)[-1].last, bool(noted(driver)[-1].truth)) == (4, truth)
+    kernels.launch(device, "k", 1, 32, 0, "Pqd?qT?", 1, 2, 3.0, True, 4, b"", False)
+    assert list((ctypes.c_ulonglong * 16).in_dll(driver, "map")) == [0] * 16
+    # Lines or places that begin on other borders, steps too long, and a tensor that is absent.
+    assert kernels.described(x, 6, 64, 15, 16, 1, 1) is None
+    assert kernels.described(x.view(-1)[1:161], 6, 64, 16, 10, 1, 1) is None
+    assert kernels.described(x, 6, 64, 16, 2**30, 2**20, 1) is None
+    assert kernels.described(None, 6, 64, 16, 5, 3, 1) == bytes(128)
