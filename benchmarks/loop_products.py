@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -89,10 +90,11 @@ def main() -> int:
     asked = parser.parse_args()
     found: dict[str, dict[str, list[float]]] = {}
     with tempfile.TemporaryDirectory() as made:
-        entries = {
-            f"{hardware} {rows} x {columns}": entry(hardware, rows, columns, Path(made))
-            for hardware, rows, columns in KERNELS
-        }
+        with ThreadPoolExecutor() as pool:
+            built = pool.map(lambda kernel: entry(*kernel, Path(made)), KERNELS)
+            entries = dict(
+                zip(("{} {} x {}".format(*each) for each in KERNELS), built, strict=True)
+            )
         for size in map(int, asked.sizes.split(",")):
             samples = found[str(size)] = measured(size, entries)
             torch_ms = statistics.median(samples["torch"])
