@@ -22,7 +22,7 @@ from cpp_cases import (
 )
 from example_sizes import params_for
 from test_cuda_c_groups import product
-from test_cuda_c_maps import BROUGHT, COPIED
+from test_cuda_c_maps import BROUGHT, CHAIN, COPIED
 from triton_cases import Array, assert_close, lower, make_case
 from triton_sketches import SKETCHES
 
@@ -182,10 +182,14 @@ def test_products_of_groups_of_warps(dtype: str, turned: tuple[bool, bool], tmp_
             assert float(error.abs().max()) <= 2**-20 * k**0.5 * largest, (m, n, k, first)
 
 
-@pytest.mark.parametrize("name", [*BROUGHT, *COPIED])
+#: Products whose operands the copy engine brings, threads copy, or either of them.
+OPERANDS = {**BROUGHT, **COPIED, "both ways in one kernel": CHAIN}
+
+
+@pytest.mark.parametrize("name", OPERANDS)
 def test_tiles_of_tensors_as_operands(name: str, tmp_path: Path) -> None:
-    kernel = lower({**BROUGHT, **COPIED}[name], "cuda_c")[1]
-    function = dropin({**BROUGHT, **COPIED}[name], kernel.name, {}, tmp_path, "cuda_c")
+    kernel = lower(OPERANDS[name], "cuda_c")[1]
+    function = dropin(OPERANDS[name], kernel.name, {}, tmp_path, "cuda_c")
     for seed, (m, n, k) in enumerate([(64, 64, 128), (65, 72, 200), (63, 65, 67), (136, 8, 328)]):
         symbols = {"M": m, "N": n, "K": k}
         tensors = inputs(kernel.sketch, symbols, {}, seed)

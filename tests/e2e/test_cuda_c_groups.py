@@ -189,6 +189,11 @@ FAULTS_OF_MAPS = {
         "memory\n        int ahead",
         "not begun|",
     ),
+    "barriers that the engine does not know of": (
+        "show_to_units(); // the barriers",
+        "// the barriers",
+        "shown",
+    ),
     "barriers that do not end": ("end_barrier(empty(number));", "", "block ends before"),
     "barriers that end too early": (
         "void end()\n    {\n        __syncthreads();",

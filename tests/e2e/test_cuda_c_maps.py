@@ -114,6 +114,39 @@ COPIED = {
 }
 
 
+#: The left operand of the second product is a tile of the first one's sums.
+CHAIN = """sketch chain {
+    symbols: M, N, K;
+    tensors: A[M, K]: in f16; B[K, 64]: in f16; E[64, N]: in f16; C[M, N]: out f16;
+
+    @llm_hint("parallel", "grididx.x")
+    for i in range(ceil(M, 64)):
+        c = alloc([64, 64], f32, init=0)
+        for k in range(ceil(K, 64)):
+            a = alloc([64, 64])
+            b = alloc([64, 64])
+            load(A[i*64:(i+1)*64, k*64:(k+1)*64] -> a)
+            load(B[k*64:(k+1)*64, 0:64] -> b)
+            gemm(a, b, c)
+        p = alloc([64, 64], f16)
+        cast(c, p)
+        for j in range(ceil(N, 64)):
+            d = alloc([64, 64], f32, init=0)
+            e = alloc([64, 64])
+            load(E[0:64, j*64:(j+1)*64] -> e)
+            gemm(p, e, d)
+            store(d -> C[i*64:(i+1)*64, j*64:(j+1)*64])
+}
+"""
+
+
+def test_both_ways_in_one_kernel(tmp_path: Path) -> None:
+    source = lowered(CHAIN, {}).source
+    assert "multiply_mapped<sketch::by_groups<" in source
+    assert "multiply_along<sketch::by_groups<" in source
+    check(CHAIN, True, tmp_path)
+
+
 def check(text: str, mapped: bool, folder: Path) -> None:
     kernel = lowered(text, {})
     assert ("multiply_mapped<" in kernel.source) is mapped

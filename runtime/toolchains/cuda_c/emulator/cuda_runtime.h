@@ -107,7 +107,7 @@ struct Fiber {
     const void *given = nullptr; // what it gives to the other lanes
     std::vector<Copy> copies;
     int64_t group = 0;
-    bool shown = true; // whether the matrix units know of what was copied
+    bool shown = true; // whether units and engine know of what was copied, and of barriers
     std::vector<Product> pending;
     std::map<float *, std::vector<float>> held; // sums of products under way
     int64_t products = 0;

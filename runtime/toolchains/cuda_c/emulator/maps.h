@@ -59,6 +59,7 @@ inline void begin_barrier(const char *place, int arrivals)
     if (!block.barriers.emplace(place, Barrier{arrivals, arrivals, 0, 0}).second) {
         fail("a barrier begins that has begun");
     }
+    self().shown = false;
 }
 
 inline void end_barrier(const char *place)
@@ -124,6 +125,11 @@ inline void copy_box(char *to, const void *map, const int (&at)[4], const char *
 {
     if ((to - memory) % 128 != 0) {
         fail("a box of a tensor that does not begin on 128 bytes");
+    }
+    for (const Fiber &each : block.fibers) {
+        if (!each.shown) {
+            fail("barriers or copies were not shown to the engine before a box of a tensor");
+        }
     }
     block.boxes.push_back({to, map, {at[0], at[1], at[2], at[3]}, barrier});
     if (block.ahead) {
