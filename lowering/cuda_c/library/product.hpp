@@ -142,7 +142,7 @@ __device__ inline shared_place place_of(void *memory)
 #endif
 
 // The place whose address differs in some bits.
-__device__ inline shared_place moved(shared_place place, unsigned bits)
+__device__ inline shared_place differing(shared_place place, unsigned bits)
 {
 #ifdef SKETCH_EMULATOR
     return reinterpret_cast<char *>(reinterpret_cast<uintptr_t>(place) ^ bits);
@@ -535,9 +535,9 @@ template <class Stage, bool deep, bool right, int count, class T> struct fragmen
         for (int each = 0; each < count; ++each) {
             if constexpr (deep) {
                 load_fragments<false>(into[each].parts,
-                                      moved(place + from, inner * 32) + each * 16 * line_bytes);
+                                      differing(place + from, inner * 32) + each * 16 * line_bytes);
             } else if constexpr (paired) {
-                const shared_place line = moved(place + from, each % 4 * 32) + each / 4 * 128;
+                const shared_place line = differing(place + from, each % 4 * 32) + each / 4 * 128;
                 load_fragments<true>(into[each].parts, line + inner * 16 * line_bytes);
             } else if constexpr (sizeof(T) == 2) {
                 const int there = start(first + each * 16) + inner * 16 * line_bytes;
