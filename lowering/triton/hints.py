@@ -71,6 +71,8 @@ def _stages(plan: Plan, loop: ir.For, hazard: bool, dialect: Dialect) -> tuple[s
     stages = stages_of(plan, loop, hazard)
     if stages is not None:
         why = "stages= of the sketch" if loop.stages is not None else "what the chip's loads need"
+        if "num_stages" in plan.options:
+            why = "as asked for"
         return f"num_stages={stages}", why
     if contains_product(loop):
         return "num_stages of the launch", "Triton pipelines the operands of tl.dot by itself"

@@ -36,15 +36,16 @@ def stages_of(plan: Plan, loop: ir.For, hazard: bool) -> int | None:
     """The depth of a loop's software pipeline, or None for Triton's own choice. `hazard`: the loop
     stores a tensor that it loads, so that no load may run ahead.
 
-    For loops hinted "pipeline" or "async" that stream tiles: as many stages as the chip's
-    `pipeline_bytes` hold of what one iteration loads; one program then keeps enough bytes in
-    flight, however few programs there are. Triton pipelines the operands of dots by itself, and
-    loops that contain loops are left alone.
+    For loops hinted "pipeline" or "async" that stream tiles: as many stages as were asked for, or
+    as the chip's `pipeline_bytes` hold of what one iteration loads; one program then keeps enough
+    bytes in flight, however few programs there are. Triton pipelines the operands of dots by
+    itself, and loops that contain loops are left alone.
     """
     if hazard:
         return 1
+    asked = plan.options.get("num_stages")
     if loop.stages is not None:
-        return loop.stages
+        return asked or loop.stages
     aim = plan.hardware.aims.pipeline_bytes
     wanted = {"pipeline", "async"} & set(loop.hints)
     if aim is None or not wanted or contains_product(loop):
@@ -55,10 +56,12 @@ def stages_of(plan: Plan, loop: ir.For, hazard: bool) -> int | None:
             case ir.Load(_, tile):
                 elements, buckets = size_of(plan.tiles[tile])
                 if buckets:
-                    return None
+                    return asked
                 loaded += elements * plan.tiles[tile].tile.dtype.bytes
             case ir.For():
                 return None
+    if asked:
+        return asked
     stages = min(int(aim) // loaded, MOST_LOOP_STAGES) if loaded else 0
     if "async" in wanted and loaded:
         return max(stages, FEWEST_ASYNC_STAGES)
@@ -107,9 +110,16 @@ MOST_STAGES = 4
 
 
 def launch_options(plan: Plan, phase: PhasePlan, names: Names) -> list[str]:
-    """`num_warps=...` and, where it matters, `num_stages=...`."""
+    """`num_warps=...` and, where it matters, `num_stages=...`: as was asked for, or by rule."""
+    asked = plan.options
     if has_product(phase.body):
-        return _product_options(plan, phase)
+        by_rule = _product_options(plan, phase)
+        return [f"{name}={asked.get(name, number)}" for name, number in by_rule.items()]
+    return [f"num_warps={asked.get('num_warps') or _element_wise_warps(plan, phase, names)}"]
+
+
+def _element_wise_warps(plan: Plan, phase: PhasePlan, names: Names) -> str:
+    """The warps of a launch without products, as an expression of the host."""
     fixed, bucketed = 1, ""
     for name in dict.fromkeys(
         tile
@@ -124,11 +134,11 @@ def launch_options(plan: Plan, phase: PhasePlan, names: Names) -> list[str]:
             bucketed = " * ".join([str(elements), *factors] if elements > 1 else factors)
     per_warp = ELEMENTS_PER_THREAD * THREADS_PER_WARP
     if bucketed:
-        return [f"num_warps=min(max({bucketed} // {per_warp}, 1), {LARGEST_WARPS})"]
-    return [f"num_warps={min(max(fixed // per_warp, 1), LARGEST_WARPS)}"]
+        return f"min(max({bucketed} // {per_warp}, 1), {LARGEST_WARPS})"
+    return str(min(max(fixed // per_warp, 1), LARGEST_WARPS))
 
 
-def _product_options(plan: Plan, phase: PhasePlan) -> list[str]:
+def _product_options(plan: Plan, phase: PhasePlan) -> dict[str, int]:
     largest, per_stage = 1, 1
     for statement in walk.statements(phase.body):
         if not is_product(statement):
@@ -142,7 +152,7 @@ def _product_options(plan: Plan, phase: PhasePlan) -> list[str]:
     # A block may take all shared memory.
     stages = min(max(shared // per_stage, 1), MOST_STAGES)
     stages = min(stages, _stages_that_fit(phase))
-    return [f"num_warps={min(max(warps, 4), 8)}", f"num_stages={stages}"]
+    return {"num_warps": min(max(warps, 4), 8), "num_stages": stages}
 
 
 def _stages_that_fit(phase: PhasePlan) -> int:
