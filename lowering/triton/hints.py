@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
+from sketchc.lowering.launches import operands
 from sketchc.lowering.plan import HintAnswer, Plan, is_product, source_loops, subject
 from sketchc.lowering.triton.dialect import DIALECTS, Dialect
 from sketchc.lowering.triton.hazards import Hazards
@@ -14,7 +15,6 @@ from sketchc.lowering.triton.tuning import (
     MOST_UNROLLED,
     contains_product,
     iterations_of,
-    operands,
     stages_of,
     unrolled,
 )
