@@ -316,6 +316,7 @@ def build(name: str, most: int, jobs: int, folder: Path) -> None:
     made = planner_for(name)
     points, left_out = [], []
     waiting = drawn(name)
+    load_target(TARGET).emit(made.plan(waiting[0]).plan)  # forked processes have all modules then
     with ThreadPoolExecutor(jobs) as pool:
         while waiting and len(points) < most:
             batch = waiting[: most - len(points)]
@@ -327,6 +328,9 @@ def build(name: str, most: int, jobs: int, folder: Path) -> None:
                     left_out.append({"point": point, "reason": found})
                 else:
                     points.append(found)
+    if not points:
+        print(f"{name}: no point can be built: {left_out[0]['reason']}", flush=True)
+        return
     plan, case = made.plan(points[0]["point"]).plan, CASES[name]
     space = {
         "symbols": dict(case.sizes),

@@ -20,6 +20,14 @@ from sketchc.lowering.plan import (
 )
 from sketchc.lowering.sample_sizes import Values
 
+#: Fewer stages than this were slower than none, measured on an H200 (docs/BENCHMARKS.md).
+FEWEST_STAGES = 4
+MOST_LOOP_STAGES = 6
+#: What "async" asks for at least: one load on its way while another is worked on.
+FEWEST_ASYNC_STAGES = 2
+
+#: Rows of blocks that run together in the grouped order of a matrix product.
+GROUP = 8
 ACCUMULATORS_PER_THREAD = 64
 THREADS_PER_WARP = 32
 ELEMENTS_PER_WARP = 8 * THREADS_PER_WARP
@@ -42,6 +50,64 @@ def warps_of(plan: Plan, phase: PhasePlan, values: Values) -> int | None:
         assert extent.bucket_of is not None
         lanes *= 1 << max(int(evaluate(extent.bucket_of, values)) - 1, 0).bit_length()
     return element_wise_warps(lanes)
+
+
+def stages_at(plan: Plan, phase: PhasePlan, loop: ir.For) -> int | None:
+    """The stages of a loop's pipeline, 1 where nothing is loaded ahead; None for a target whose
+    launches are not told."""
+    if not any(option.name == "num_stages" for option in plan.capabilities.launch_options):
+        return None
+    if contains_product(loop) and loop.stages is None:
+        by_rule = product_options(plan, phase)["num_stages"]
+        return plan.options.get("num_stages", by_rule)
+    return stages_of(plan, loop, hazard=False) or 1
+
+
+def stages_of(plan: Plan, loop: ir.For, hazard: bool) -> int | None:
+    """The depth of a loop's software pipeline, or None for Triton's own choice. `hazard`: the loop
+    stores a tensor that it loads, so that no load may run ahead.
+
+    For loops hinted "pipeline" or "async" that stream tiles: as many stages as were asked for, or
+    as the chip's `pipeline_bytes` hold of what one iteration loads; one program then keeps enough
+    bytes in flight, however few programs there are. Triton pipelines the operands of dots by
+    itself, and loops that contain loops are left alone.
+    """
+    if hazard:
+        return 1
+    asked = plan.options.get("num_stages")
+    if loop.stages is not None:
+        return asked or loop.stages
+    aim = plan.hardware.aims.pipeline_bytes
+    wanted = {"pipeline", "async"} & set(loop.hints)
+    if aim is None or not wanted or contains_product(loop):
+        return None
+    loaded = 0
+    for statement in loop.body:
+        match statement:
+            case ir.Load(_, tile):
+                elements, buckets = size_of(plan.tiles[tile])
+                if buckets:
+                    return asked
+                loaded += elements * plan.tiles[tile].tile.dtype.bytes
+            case ir.For():
+                return None
+    if asked:
+        return asked
+    stages = min(int(aim) // loaded, MOST_LOOP_STAGES) if loaded else 0
+    if "async" in wanted and loaded:
+        return max(stages, FEWEST_ASYNC_STAGES)
+    return stages if stages >= FEWEST_STAGES else None
+
+
+def contains_product(loop: ir.For) -> bool:
+    """Whether a matrix product stands directly in the loop."""
+    return any(is_product(statement) for statement in loop.body)
+
+
+def runs_in_groups(phase: PhasePlan) -> bool:
+    """Whether the two innermost axes of a launch run in groups of `GROUP` rows, where the target
+    orders programs of products."""
+    return len(phase.grid) >= 2 and has_product(phase.body)
 
 
 def element_wise_warps(lanes: int) -> int:

@@ -106,8 +106,7 @@ def _on_gpu(
     facts, cores = plan.hardware.facts, plan.cores(phase)
     parts = gpu.seconds(work, facts, cores, operations)
     moved = gpu.memory_bytes(work, facts, cores)
-    beside = max((taken for part, taken in parts.items() if part != gpu.LAUNCHES), default=0.0)
-    total = beside + parts[gpu.LAUNCHES]
+    total = gpu.together(parts)
     filled = gpu.occupancy(work, facts, cores)
     return attrs.evolve(_cost(work, moved, operations, parts, total), occupancy=filled)
 

@@ -18,6 +18,7 @@ from sketchc.base.types import DType, Scalar, promote
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import evaluate
+from sketchc.lowering.launches import GROUP, runs_in_groups, stages_at, warps_of
 from sketchc.lowering.loop_bounds import trip_count
 from sketchc.lowering.plan import PhasePlan, Plan, is_product
 from sketchc.lowering.sample_sizes import Values
@@ -58,7 +59,9 @@ class Operation:
     """A computation: `lanes` results (of a cross-lane operation: lanes read) in rows of `run`
     lanes; `depth` multiply-adds for each lane of a matrix product, whose other two sides are
     `rows` and `run`. `kind` is its precision class ("integer" for others). `alone`: its result
-    takes memory, so that it is a loop nest of its own."""
+    takes memory, so that it is a loop nest of its own. `transposed`: a matrix product that reads an
+    operand across its rows; `kept`: how many of its operands are not loaded by the loop that it
+    stands in."""
 
     name: str
     dtype: DType
@@ -68,18 +71,22 @@ class Operation:
     rows: float = 1.0
     depth: float = 0.0
     alone: bool = False
+    transposed: bool = False
+    kept: int = 0
 
 
 @attrs.frozen
 class Loop:
     """A loop, or an axis of the grid, with the mean number of its iterations for each time that it
     is entered; an `if` is a loop without a variable, of at most one iteration. `streams`: the
-    sketch asks for loads of later iterations to be on their way."""
+    sketch asks for loads of later iterations to be on their way; `stages`: how many iterations are
+    under way with the one that is worked on (None where the target's compiler decides)."""
 
     variable: str
     trips: float
     body: tuple[Node, ...]
     streams: bool = False
+    stages: int | None = None
 
 
 Node = Access | Operation | Loop
@@ -100,13 +107,15 @@ def accesses(node: Node) -> Iterable[Access]:
 class LaunchWork:
     """The work of one launch: `grid` axes around `body`, each program of which runs once for each
     grid point. `times`: how often the host launches it. `tile_bytes`: of the tiles that one
-    program holds at the fullest moment, by memory."""
+    program holds at the fullest moment, by memory. `warps` of a program: None where they are not
+    told when a kernel is launched."""
 
     name: str
     grid: tuple[Loop, ...]
     body: tuple[Node, ...]
     times: float
     tile_bytes: Mapping[str, int]
+    warps: int | None = None
 
     @property
     def programs(self) -> float:
@@ -169,9 +178,13 @@ class _Counter:
         for step in walk.around(self._plan.sketch.steps, phase.index):
             if isinstance(step, ir.HostFor):
                 host *= self._trips(step)
+        warps = warps_of(self._plan, phase, self._values)
         grid = tuple(Loop(axis.variable, self._trips(axis), ()) for axis in phase.grid)
+        if warps is not None and runs_in_groups(phase) and grid[-2].trips > GROUP:
+            groups = attrs.evolve(grid[-2], trips=grid[-2].trips / GROUP)
+            grid = (*grid[:-2], groups, grid[-1], attrs.evolve(groups, trips=float(GROUP)))
         held = {use.memory: use.bytes for use in phase.memory_use}
-        return LaunchWork(phase.name, grid, self._tree(phase.body), host, held)
+        return LaunchWork(phase.name, grid, self._tree(phase.body), host, held, warps)
 
     # ------------------------------------------------------------ samples
 
@@ -299,12 +312,14 @@ class _Counter:
 
     def _tree(self, body: tuple[ir.Statement, ...]) -> tuple[Node, ...]:
         found: list[Node] = []
+        loaded = {each.tile for each in body if isinstance(each, ir.Load)}
         for statement in body:
             match statement:
                 case ir.For():
                     trips, inner = self._trips(statement), self._tree(statement.body)
                     streams = statement.stages is not None or bool(_STREAMING & {*statement.hints})
-                    found.append(Loop(statement.variable, trips, inner, streams))
+                    stages = stages_at(self._plan, self._phase, statement)
+                    found.append(Loop(statement.variable, trips, inner, streams, stages))
                 case ir.If(_, then, orelse):
                     taken = self._trips(statement)
                     found.append(Loop("", taken, self._tree(then)))
@@ -314,7 +329,7 @@ class _Counter:
                     found.append(self._access(statement))
                     found.extend(self._touched(statement))
                 case ir.Compute():
-                    found.append(self._operation(statement))
+                    found.append(self._operation(statement, loaded))
                     found.extend(self._touched(statement))
                 case ir.Alloc() | ir.Fetch() | ir.Bind():
                     pass
@@ -377,7 +392,7 @@ class _Counter:
             )
         return found
 
-    def _operation(self, statement: ir.Compute) -> Operation:
+    def _operation(self, statement: ir.Compute, loaded: set[str]) -> Operation:
         shape = self._parts(statement)
         row = OPS[statement.operation]
         depth = 0.0
@@ -388,7 +403,15 @@ class _Counter:
         rows = shape[-2] if len(shape) > 1 else 1.0
         alone = self._plan.tiles[statement.destination].memory not in ("fused", "register")
         kind = _kind(statement, self._plan)
-        return Operation(statement.operation, statement.dtype, kind, lanes, run, rows, depth, alone)
+        sides = (lanes, run, rows, depth)
+        turned = any(statement.attributes.get(name) for name in ("trans_a", "trans_b"))
+        kept = len({*walk.reads(statement)} - {statement.destination} - loaded)
+        return Operation(
+            *(statement.operation, statement.dtype, kind, *sides),
+            alone=alone,
+            transposed=turned,
+            kept=kept if depth else 0,
+        )
 
 
 def _kind(statement: ir.Compute, plan: Plan) -> str:

@@ -6,16 +6,14 @@ from collections.abc import Iterator
 
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
-from sketchc.lowering.launches import operands
+from sketchc.lowering.launches import contains_product, operands, stages_of
 from sketchc.lowering.plan import HintAnswer, Plan, is_product, source_loops, subject
 from sketchc.lowering.triton.dialect import DIALECTS, Dialect
 from sketchc.lowering.triton.hazards import Hazards
 from sketchc.lowering.triton.products import product_unit
 from sketchc.lowering.triton.tuning import (
     MOST_UNROLLED,
-    contains_product,
     iterations_of,
-    stages_of,
     unrolled,
 )
 
