@@ -4,9 +4,10 @@ after the other, in a process of its own.
     python gpu_queue.py FOLDER RESULTS [NAME ...] [--seconds 8]
 
 It needs torch and the CUDA driver, and nothing of sketchc. RESULTS gets one JSON file for each
-space, with all samples; a space that has one is not measured again, and a point that ended the
-process, or kept it from ending, is left out when the space is tried again. Each point's outputs are
-compared with those of a torch expression; a point that is wrong is told and not timed.
+space, with all samples, and at the end `all.json.gz` with all of them. A space that has a file is
+not measured again, and a point that ended the process, or kept it from ending, is left out when the
+space is tried again. Each point's outputs are compared with those of a torch expression; a point
+that is wrong is told and not timed.
 
 One sample: the second-level cache is overwritten, then the launches of a point run between two
 events. All points have a turn in each round, in an order that changes, until the seconds are over.
@@ -239,16 +240,25 @@ def measure(folder, results, name, seconds):
         else:
             say(key, None)
             points[number] = point
-    timed(points, 0.0)  # the clocks rise
-    for number, found in timed(points, seconds).items():
-        rows[number]["samples"] = found
+    if points:
+        timed(points, 0.0)  # the clocks rise
+        for number, found in timed(points, seconds).items():
+            rows[number]["samples"] = found
     facts = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
     found = {"name": name, "symbols": space["symbols"], "params": space["params"], **facts}
     (results / f"{name}.json").write_text(json.dumps({**found, "points": rows}))
     trying.unlink(missing_ok=True)
-    best, number = min((min(rows[each]["samples"]), each) for each in points)
-    print(f"{name}: {len(points)} points, best {best * 1e6:.1f} us at {rows[number]['point']}")
+    best, number = min(((min(rows[each]["samples"]), each) for each in points), default=(0.0, 0))
+    said = f"best {best * 1e6:.1f} us at {rows[number]['point']}" if points else "none is right"
+    print(f"{name}: {len(points)} points, {said}", flush=True)
     return 0
+
+
+def gather(results):
+    """Put the results of all spaces into one file, `all.json.gz`, by name."""
+    found = {path.stem: json.loads(path.read_text()) for path in sorted(results.glob("*.json"))}
+    text = json.dumps(found).encode()
+    (results / "all.json.gz").write_bytes(gzip.compress(text, mtime=0))
 
 
 def main():
@@ -275,6 +285,7 @@ def main():
                 subprocess.run(words, env=dict(os.environ), timeout=limit, check=False)
         else:
             missing.append(name)
+    gather(given.results)
     print("not measured:", ", ".join(missing) or "none")
     return 1 if missing else 0
 

@@ -2,7 +2,7 @@
 
     python benchmarks/gpu_spaces.py build FOLDER [NAME ...] [--points N] [--jobs N]
     python FOLDER/gpu_queue.py FOLDER RESULTS            # on the GPU: torch and the driver alone
-    python benchmarks/gpu_spaces.py pack RESULTS [--data FILE]
+    python benchmarks/gpu_spaces.py pack RESULTS/all.json.gz [--data FILE]
     python benchmarks/gpu_spaces.py show [--data FILE]
 
 `build` needs no GPU: it lowers points of each space (tile sizes over powers of two, warps and
@@ -154,7 +154,7 @@ HELD_OUT: dict[str, Case] = {
         {"M": 4096, "N": 4096},
         {"TM": powers(0, 4), "TN": powers(6, 11), "num_warps": (1, 2, 4, 8)},
         "(torch.sigmoid(X), F.silu(X), F.gelu(X, approximate='tanh'), F.softplus(X), F.softsign(X),"
-        " F.hardsigmoid(X), F.hardswish(X), F.elu(X), F.selu(X), F.leaky_relu(X))",
+        " F.hardsigmoid(X), F.hardswish(X), F.elu(X, 0.5), F.selu(X), F.leaky_relu(X, 0.2))",
     ),
     "embedding": Case(
         {"B": 64, "L": 1024, "V": 32768, "D": 1024},
@@ -350,11 +350,10 @@ def build(name: str, most: int, jobs: int, folder: Path) -> None:
 
 
 def pack(results: Path, data: Path) -> None:
-    """Put the results of all spaces into one file, beside those that are there already."""
+    """Put what `gpu_queue.py` measured into one file, beside the spaces that are there already."""
     spaces = load(data)["spaces"] if data.exists() else {}
-    for path in sorted(results.glob("*.json")):
-        found = json.loads(path.read_text())
-        spaces[found.pop("name")] = found
+    for name, found in load(results).items():
+        spaces[name] = found
     text = json.dumps({"spaces": spaces}, indent=0, sort_keys=True)
     data.write_bytes(gzip.compress(text.encode(), mtime=0))
 

@@ -14,7 +14,7 @@ from typing import Any, assert_never
 
 import attrs
 
-from sketchc.lowering.cost.work import Access, LaunchWork, Loop, Node, Operation
+from sketchc.lowering.cost.work import Access, LaunchWork, Loop, Node, Operation, accesses
 from sketchc.ops.table import OPS, Category
 
 THREADS = 32
@@ -22,31 +22,33 @@ THREADS = 32
 #: a second.
 MOST_WARPS, MOST_PROGRAMS, SCHEDULERS, REGISTERS, CLOCK = 64, 32, 4, 65536, 1.7e9
 #: Registers that a thread may have, and those that it needs beside its tiles.
-MOST_REGISTERS, OWN_REGISTERS = 255, 20
+MOST_REGISTERS, OWN_REGISTERS = 255, 18
 #: Seconds until a load has come, and of a program without any; seconds between two programs that
 #: the whole chip starts.
-LATENCY, START, BETWEEN = 1.2e-6, 7e-7, 3.1e-10
+LATENCY, START, BETWEEN = 9.2e-7, 7.7e-7, 3.4e-10
 #: Instructions of a warp: of one iteration of a loop, of an access or of an operation for each
 #: element of a thread; cycles of each where nothing else is there to be issued.
-PER_LOOP, PER_ACCESS, PER_OPERATION, ALONE = 8.0, 1.0, 1.8, 1.9
+PER_LOOP, PER_ACCESS, PER_OPERATION, ALONE = 8.0, 0.8, 2.1, 4.0
+#: Instructions and registers for each index beyond the first that a lane of an access has.
+PER_INDEX, INDEX = 26.0, 0.65
 #: Instructions of an operation in which the lanes of a program meet.
-ACROSS = 16.0
+ACROSS = 44.0
 #: Instructions of a product without matrix units for each multiply-add, and those that read its
 #: operands, for each of a thread's multiply-adds at one depth.
 #: And how much longer those are that read an operand across its rows, from banks of shared memory
 #: that others want, too.
-PER_PRODUCT, PER_FRAGMENT, CONFLICTS = 1.15, 12.0, 2.2
+PER_PRODUCT, PER_FRAGMENT, CONFLICTS = 1.15, 9.0, 2.8
 #: Registers for each register of tiles; those of operands of a product without matrix units, as a
 #: share of what a thread multiplies.
-HELD, HELD_OF_PRODUCTS, HELD_ON_UNITS, FRAGMENT = 1.35, 0.7, 1.1, 0.8
+HELD, HELD_OF_PRODUCTS, HELD_ON_UNITS, FRAGMENT = 0.9, 0.3, 1.1, 0.44
 #: The elements of a thread that the compiler loads ahead by unrolling a loop, and how often it
 #: does that at most; registers that are always left for loads.
-UNROLLED, MOST_UNROLLED, LEAST_FREE = 9.0, 5.0, 16.0
+UNROLLED, MOST_UNROLLED, LEAST_FREE = 5.5, 1.8, 16.0
 #: The share of one of several waves in which the last programs do not fill the memory.
-TAIL = 0.6
+TAIL = 0.5
 #: How much longer than its share of the second-level cache a register takes there and back, and
-#: the registers too many at which a compiler spills as many again.
-SPILLED, COLLAPSE = 7.0, 170.0
+#: the registers too many for which a compiler spills as many.
+SPILLED, COLLAPSE = 3.0, 20.0
 
 
 @attrs.frozen
@@ -66,7 +68,7 @@ def filled(work: LaunchWork, facts: Mapping[str, Any]) -> Warps:
     kinds = {node.kind.startswith("ieee") for node, _ in work.operations() if node.depth}
     share = (HELD_OF_PRODUCTS if True in kinds else HELD_ON_UNITS) if kinds else HELD
     held = share * work.tile_bytes.get("register", 0) / 4 / threads
-    need = OWN_REGISTERS + held + _fragments(work, threads)
+    need = OWN_REGISTERS + held + _fragments(work, threads) + _indices(work.body, threads)
     given = min(max(need, 32.0), MOST_REGISTERS)
     shared = max((_staged(loop) for loop in loops(work.body)), default=0.0)
     shared = max(shared, work.tile_bytes.get("shared", 0))
@@ -101,14 +103,20 @@ def _staged(loop: Loop) -> float:
 
 
 def _fragments(work: LaunchWork, threads: int) -> float:
-    """Registers of operands that products without matrix units do not read from shared memory: a
-    thread has some rows and some columns of the result, and reads them over the whole depth."""
+    """Registers of the operands of products that no matrix unit takes and that read one of them
+    across its rows: a thread has some rows and some columns of the result, over all the depth."""
     found = 0.0
     for node, _ in work.operations():
-        if node.depth and node.kind.startswith("ieee"):
+        if node.transposed and node.kind.startswith("ieee"):
             side = math.sqrt(max(node.lanes / threads, 1.0))
-            found = max(found, FRAGMENT * node.kept * side * node.depth)
+            found = max(found, FRAGMENT * 2 * side * node.depth)
     return found
+
+
+def _indices(body: tuple[Node, ...], threads: int) -> float:
+    """Registers of the indices of the accesses in `body` that have several for each lane."""
+    found = [a for node in body for a in accesses(node) if a.indexed]
+    return max((INDEX * (a.indexed - 1) * a.lanes / threads for a in found), default=0.0)
 
 
 def issued(node: Node, threads: int, cycles: float = 1.0) -> float:
@@ -119,7 +127,8 @@ def issued(node: Node, threads: int, cycles: float = 1.0) -> float:
             inner = sum(issued(one, threads, cycles) for one in node.body)
             return node.trips * (inner + (cycles * PER_LOOP if node.variable else 0.0))
         case Access():
-            return 0.0 if node.tile else cycles * PER_ACCESS * max(node.lanes / threads, 1.0)
+            own = 0.0 if node.tile else PER_ACCESS + PER_INDEX * max(node.indexed - 1, 0)
+            return cycles * own * max(node.lanes / threads, 1.0)
         case Operation():
             each = max(node.lanes / threads, 1.0)
             if node.depth:
@@ -167,7 +176,7 @@ def parts(
     waits = waited(body, threads, fill.registers)
     life = START + waits + issued(body, threads, ALONE) / CLOCK
     over = max(fill.registers - MOST_REGISTERS, 0.0)
-    spilled = min(over + over * over / COLLAPSE, fill.registers)
+    spilled = min(over * over / COLLAPSE, 8.0 * over)
     turns = max((loop.trips for loop in loops(work.body)), default=1.0)
     moved = 8.0 * spilled * threads * work.programs * turns
     return {

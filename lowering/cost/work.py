@@ -39,7 +39,7 @@ class Access:
     """A statement's access to a tensor, or to a tile that takes memory: `lanes` elements of
     `element` bytes, in runs of `run` elements that lie side by side, of `size` bytes in all. It
     moves with the loop variables `variables`, and along its runs with those in `along`. `gathers`:
-    each lane has an index of its own."""
+    each lane has an index of its own, on `indexed` axes of the tensor."""
 
     memory: str
     lanes: float
@@ -52,6 +52,7 @@ class Access:
     atomic: bool = False
     gathers: bool = False
     tile: bool = False
+    indexed: int = 0
 
 
 @attrs.frozen
@@ -60,8 +61,7 @@ class Operation:
     lanes; `depth` multiply-adds for each lane of a matrix product, whose other two sides are
     `rows` and `run`. `kind` is its precision class ("integer" for others). `alone`: its result
     takes memory, so that it is a loop nest of its own. `transposed`: a matrix product that reads an
-    operand across its rows; `kept`: how many of its operands are not loaded by the loop that it
-    stands in."""
+    operand across its rows."""
 
     name: str
     dtype: DType
@@ -72,7 +72,6 @@ class Operation:
     depth: float = 0.0
     alone: bool = False
     transposed: bool = False
-    kept: int = 0
 
 
 @attrs.frozen
@@ -312,7 +311,6 @@ class _Counter:
 
     def _tree(self, body: tuple[ir.Statement, ...]) -> tuple[Node, ...]:
         found: list[Node] = []
-        loaded = {each.tile for each in body if isinstance(each, ir.Load)}
         for statement in body:
             match statement:
                 case ir.For():
@@ -329,7 +327,7 @@ class _Counter:
                     found.append(self._access(statement))
                     found.extend(self._touched(statement))
                 case ir.Compute():
-                    found.append(self._operation(statement, loaded))
+                    found.append(self._operation(statement))
                     found.extend(self._touched(statement))
                 case ir.Alloc() | ir.Fetch() | ir.Bind():
                     pass
@@ -345,7 +343,7 @@ class _Counter:
         last = access.subscripts[-1] if access.subscripts else None
         run = lanes[-1] if lanes and not isinstance(last, ir.ScalarSubscript) else 1.0
         stepped = isinstance(last, ir.SliceSubscript) and last.step != ir.Literal(1)
-        gathers = any(isinstance(s, ir.IndexSubscript) for s in access.subscripts)
+        indexed = sum(isinstance(s, ir.IndexSubscript) for s in access.subscripts)
         loaded = any(isinstance(s, ir.IndexSubscript) and s.loaded for s in access.subscripts[-1:])
         used = [
             frozenset().union(*(self._depends(e) for e in walk.subscript_parts(s)))
@@ -361,7 +359,8 @@ class _Counter:
             used[-1] if used else frozenset(),
             writes=not isinstance(statement, ir.Load),
             atomic=isinstance(statement, ir.Atomic),
-            gathers=gathers,
+            gathers=indexed > 0,
+            indexed=indexed,
         )
 
     def _depends(self, expression: ir.Expr) -> frozenset[str]:
@@ -392,7 +391,7 @@ class _Counter:
             )
         return found
 
-    def _operation(self, statement: ir.Compute, loaded: set[str]) -> Operation:
+    def _operation(self, statement: ir.Compute) -> Operation:
         shape = self._parts(statement)
         row = OPS[statement.operation]
         depth = 0.0
@@ -405,12 +404,10 @@ class _Counter:
         kind = _kind(statement, self._plan)
         sides = (lanes, run, rows, depth)
         turned = any(statement.attributes.get(name) for name in ("trans_a", "trans_b"))
-        kept = len({*walk.reads(statement)} - {statement.destination} - loaded)
         return Operation(
             *(statement.operation, statement.dtype, kind, *sides),
             alone=alone,
             transposed=turned,
-            kept=kept if depth else 0,
         )
 
 
