@@ -27,7 +27,7 @@ import re
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -92,12 +92,12 @@ CASES |= HELD_OUT
 _ROUNDS, _SECONDS = 9, 12.0
 
 
-def planner_of(name: str, target: str = "cpp", *, widened: bool = True) -> Planner:
-    """The planner of an example; `widened`: without the sets of its tile sizes."""
+def planner_of(name: str, target: str = "cpp", constants: Iterable[str] | None = None) -> Planner:
+    """The planner of an example, without the sets of its tile sizes: of `constants`, or of those
+    that its case varies."""
     text = (ROOT / "examples" / f"{name}.sketch").read_text()
-    if widened:
-        for constant in CASES[name][1]:
-            text = re.sub(rf"\b{constant} in \[[^\]]*\]", constant, text)
+    for constant in CASES[name][1] if constants is None else constants:
+        text = re.sub(rf"\b{constant} in \[[^\]]*\]", constant, text)
     tree, _ = parse(Source(name, text))
     assert tree is not None
     return planner(tree.sketches[0], target)
@@ -119,7 +119,7 @@ def record(name: str, most: int) -> list[dict[str, Any]]:
 
     made = planner_of(name)
     constants = CASES[name][1]
-    aimed = planner_of(name, widened=False).plan({}).plan.sketch.constants
+    aimed = planner_of(name, constants=()).plan({}).plan.sketch.constants
     first = {constant.name: int(constant.value) for constant in aimed if constant.name in constants}
     space = [[1 << e for e in range(low, high + 1)] for low, high in constants.values()]
     points = [dict(zip(constants, values, strict=True)) for values in itertools.product(*space)]
@@ -217,9 +217,14 @@ def predictions(name: str, rows: list[dict[str, Any]], facts: Mapping[str, Any])
 
 
 def correlation(one: Floats, other: Floats) -> float:
-    """Spearman's correlation: that of the ranks."""
-    first, second = (np.argsort(np.argsort(values)).astype(float) for values in (one, other))
-    return float(np.corrcoef(first, second)[0, 1])
+    """Spearman's correlation: that of the ranks, of which equal values share the mean."""
+    return float(np.corrcoef(_ranks(one), _ranks(other))[0, 1])
+
+
+def _ranks(values: Floats) -> Floats:
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: Floats = (np.cumsum(counts) - (counts - 1) / 2.0)[places]
+    return ranks
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -292,7 +297,7 @@ def whole() -> None:
     """Print one row for each kernel that was measured on an H200, at its sizes and constants."""
     measured = json.loads(gzip.decompress((DATA.parent / "gpu_interleaved.json.gz").read_bytes()))
     for name, row in measured["results"].items():
-        made = planner_of(name, "triton_cuda", widened=False)
+        made = planner_of(name, "triton_cuda", ())
         plan = made.plan(row["constants"]).plan
         taken = row["kernel"]["median"]
         found = predict(plan, sized_values(plan.sketch, row["symbols"]))

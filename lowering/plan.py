@@ -103,6 +103,17 @@ LINE_BYTES = 128
 
 
 @attrs.frozen
+class LaunchOption:
+    """What a launch can be told beside its arguments, as `--set` names it, with the `values` that
+    are worth trying; 0, for which the emitter has a rule, is always one. `of_loops`: it means
+    something only where a loop loads tiles ahead."""
+
+    name: str
+    values: tuple[int, ...]
+    of_loops: bool = False
+
+
+@attrs.frozen
 class Capabilities:
     """What a target can do; passes ask this, never the target's name."""
 
@@ -124,6 +135,7 @@ class Capabilities:
     atomics: Mapping[str, frozenset[str]] = attrs.field(factory=dict)
     #: memories for tiles by name, with their bytes, in place of those of the chip's file
     own_memory: tuple[tuple[str, int], ...] = ()
+    launch_options: tuple[LaunchOption, ...] = ()
 
     def memories(self, facts: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
         """The memories of one program's tiles on a chip with these `Hardware.facts`, by name: how
@@ -257,7 +269,8 @@ class Plan:
     `fills` maps `(phase, position)` to the value that a masked Load puts into its void lanes
     (`other=` in Triton); `position` counts the statements of the phase body in the order of
     `ir.walk`. `neutral` maps the positions of cross-lane Computes to the operand indices whose void
-    lanes are already the operation's identity (LOWERING 4): no select needed there.
+    lanes are already the operation's identity (LOWERING 4): no select needed there. `options` are
+    the values of `Capabilities.launch_options` that were asked for, of all launches.
     """
 
     sketch: ir.Sketch
@@ -272,6 +285,7 @@ class Plan:
     flops: ir.Expr | None = None
     notes: tuple[str, ...] = ()
     answers: tuple[HintAnswer, ...] = ()
+    options: Mapping[str, int] = attrs.field(factory=dict)
 
     def cores(self, phase: PhasePlan) -> int:
         """The cores that run a launch: matrix products take the matrix cores."""

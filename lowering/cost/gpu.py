@@ -4,7 +4,8 @@ The time is the largest of what works side by side: the memory, the second-level
 arithmetic, and the loads that a program waits for one after the other. Too few bytes on their way
 to hide the memory's latency (Little's law) stretch the first, cores that stand idle at the end the
 next two. It has been compared with measured times of whole kernels, at one point each, but not yet
-with those of tuning spaces: it explains, `aims` chooses.
+with those of tuning spaces: it explains, `aims` chooses. Where a target says with how many warps a
+program runs, `warps` says more.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 import attrs
 
+from sketchc.lowering.cost import warps
 from sketchc.lowering.cost.reuse import traffic
 from sketchc.lowering.cost.work import Access, LaunchWork, Loop, Operation
 
@@ -34,6 +36,8 @@ _MOST_RESIDENT, _FOR_TILES = 16, 0.75
 #: The iterations whose loads are on their way in a loop that streams, and the bytes that they take
 #: at most; and the least share of the bandwidth that a launch gets.
 _AHEAD, _AHEAD_BYTES, _LEAST_FULL = 6, 49152, 0.02
+#: How little parts that work side by side hinder each other.
+_SHARING = 4
 #: The side of a square tile of a product at which half of the peak is reached.
 _HALF_SIDE = 24
 
@@ -48,6 +52,9 @@ class Occupancy:
 
 def occupancy(work: LaunchWork, facts: Mapping[str, Any], cores: int) -> Occupancy:
     """The occupancy of a launch, by what its tiles take of each memory of a core."""
+    if work.warps is not None:
+        resident = warps.filled(work, facts).resident
+        return Occupancy(resident, work.programs / (cores * resident))
     resident = _MOST_RESIDENT
     for name, held in work.tile_bytes.items():
         memory = facts["memory"].get(name)
@@ -93,14 +100,29 @@ def seconds(
         "memory": moved / bandwidth / max(full, _LEAST_FULL),
         "second-level cache": idle * all_bytes / (bandwidth * _CACHE_RATE),
     }
+    if work.warps is not None:
+        found["memory"] = moved / bandwidth * warps.tail(work, facts, cores)
+        found |= warps.parts(work, facts, cores, bandwidth * _CACHE_RATE)
     peaks = facts.get("flops", {})
     for kind, number in operations.items():
-        if kind in peaks:
+        # Where warps are known, what no matrix unit does counts among their instructions.
+        if kind in peaks and not (work.warps is not None and kind.startswith("ieee")):
             peak = peaks[kind] * _efficiency(work, kind)
             found[f"arithmetic ({kind})"] = idle * number / peak
     found = {part: taken * work.times for part, taken in found.items()}
     found[LAUNCHES] = _LAUNCH * work.times
     return found
+
+
+def together(parts: Mapping[str, float]) -> float:
+    """The seconds of all parts: what works side by side takes little more than the longest of it,
+    the more so the more of it takes as long."""
+    beside = [taken for part, taken in parts.items() if part != LAUNCHES]
+    longest = max(beside, default=0.0)
+    if not longest:
+        return parts[LAUNCHES]
+    sharing = sum((taken / longest) ** _SHARING for taken in beside) ** (1 / _SHARING)
+    return float(longest * sharing + parts[LAUNCHES])
 
 
 def _idle(programs: float, cores: int) -> float:

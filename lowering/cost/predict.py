@@ -98,9 +98,8 @@ def _on_gpu(
     at_once = gpu.programs_at_once(work, filled, cores)
     moved = gpu.memory_bytes(work, facts, at_once)
     parts = gpu.seconds(work, facts, cores, operations, at_once, moved)
-    beside = max((taken for part, taken in parts.items() if part != gpu.LAUNCHES), default=0.0)
     own = (work.name, work.programs, work.times, moved, operations, work.tile_bytes)
-    return LaunchCost(*own, parts, beside + parts[gpu.LAUNCHES], filled)
+    return LaunchCost(*own, parts, gpu.together(parts), filled)
 
 
 def _operations(work: LaunchWork) -> dict[str, float]:

@@ -18,6 +18,7 @@ from sketchc.base.types import DType, Scalar, promote
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import evaluate
+from sketchc.lowering.launches import GROUP, runs_in_groups, stages_at, warps_of
 from sketchc.lowering.loop_bounds import trip_count
 from sketchc.lowering.plan import GridAxis, PhasePlan, Plan, is_product
 from sketchc.lowering.sample_sizes import Values
@@ -43,7 +44,7 @@ class Access:
     """A statement's access to a tensor, or to a tile that takes memory: `lanes` elements of
     `element` bytes, in runs of `run` elements that lie side by side, of `size` bytes in all. It
     moves with the loop variables `variables`, and along its runs with those in `along`. `gathers`:
-    each lane has an index of its own."""
+    each lane has an index of its own, on `indexed` axes of the tensor."""
 
     memory: str
     lanes: float
@@ -56,6 +57,7 @@ class Access:
     atomic: bool = False
     gathers: bool = False
     tile: bool = False
+    indexed: int = 0
 
 
 @attrs.frozen
@@ -63,7 +65,8 @@ class Operation:
     """A computation: `lanes` results (of a cross-lane operation: lanes read) in rows of `run`
     lanes; `depth` multiply-adds for each lane of a matrix product, whose other two sides are
     `rows` and `run`. `kind` is its precision class ("integer" for others). `alone`: its result
-    takes memory, so that it is a loop nest of its own."""
+    takes memory, so that it is a loop nest of its own. `transposed`: a matrix product that reads an
+    operand across its rows."""
 
     name: str
     dtype: DType
@@ -73,18 +76,21 @@ class Operation:
     rows: float = 1.0
     depth: float = 0.0
     alone: bool = False
+    transposed: bool = False
 
 
 @attrs.frozen
 class Loop:
     """A loop, or an axis of the grid, with the mean number of its iterations for each time that it
     is entered; an `if` is a loop without a variable, of at most one iteration. `streams`: the
-    sketch asks for loads of later iterations to be on their way."""
+    sketch asks for loads of later iterations to be on their way; `stages`: how many iterations are
+    under way with the one that is worked on (None where the target's compiler decides)."""
 
     variable: str
     trips: float
     body: tuple[Node, ...]
     streams: bool = False
+    stages: int | None = None
 
 
 Node = Access | Operation | Loop
@@ -105,13 +111,15 @@ def accesses(node: Node) -> Iterable[Access]:
 class LaunchWork:
     """The work of one launch: `grid` axes around `body`, each program of which runs once for each
     grid point. `times`: how often the host launches it. `tile_bytes`: of the tiles that one
-    program holds at the fullest moment, by memory."""
+    program holds at the fullest moment, by memory. `warps` of a program: None where they are not
+    told when a kernel is launched."""
 
     name: str
     grid: tuple[Loop, ...]
     body: tuple[Node, ...]
     times: float
     tile_bytes: Mapping[str, int]
+    warps: int | None = None
 
     @property
     def programs(self) -> float:
@@ -169,9 +177,13 @@ class _Counter:
         for step in walk.around(self._plan.sketch.steps, phase.index):
             if isinstance(step, ir.HostFor):
                 host *= self._trips(step)
+        warps = warps_of(self._plan, phase, self._values)
         grid = tuple(Loop(axis.variable, self._trips(axis), ()) for axis in phase.grid)
+        if warps is not None and runs_in_groups(phase) and grid[-2].trips > GROUP:
+            groups = attrs.evolve(grid[-2], trips=grid[-2].trips / GROUP)
+            grid = (*grid[:-2], groups, grid[-1], attrs.evolve(groups, trips=float(GROUP)))
         held = {use.memory: use.bytes for use in phase.memory_use}
-        return LaunchWork(phase.name, grid, self._tree(phase.body), host, held)
+        return LaunchWork(phase.name, grid, self._tree(phase.body), host, held, warps)
 
     # ------------------------------------------------------------ samples
 
@@ -311,7 +323,8 @@ class _Counter:
                 case ir.For():
                     trips, inner = self._trips(statement), self._tree(statement.body)
                     streams = statement.stages is not None or bool(_STREAMING & {*statement.hints})
-                    found.append(Loop(statement.variable, trips, inner, streams))
+                    stages = stages_at(self._plan, self._phase, statement)
+                    found.append(Loop(statement.variable, trips, inner, streams, stages))
                 case ir.If(_, then, orelse):
                     taken = self._trips(statement)
                     found.append(Loop("", taken, self._tree(then)))
@@ -337,7 +350,7 @@ class _Counter:
         last = access.subscripts[-1] if access.subscripts else None
         run = lanes[-1] if lanes and not isinstance(last, ir.ScalarSubscript) else 1.0
         stepped = isinstance(last, ir.SliceSubscript) and last.step != ir.Literal(1)
-        gathers = any(isinstance(s, ir.IndexSubscript) for s in access.subscripts)
+        indexed = sum(isinstance(s, ir.IndexSubscript) for s in access.subscripts)
         loaded = any(isinstance(s, ir.IndexSubscript) and s.loaded for s in access.subscripts[-1:])
         used = [
             frozenset().union(*(self._depends(e) for e in walk.subscript_parts(s)))
@@ -353,7 +366,8 @@ class _Counter:
             used[-1] if used else frozenset(),
             writes=not isinstance(statement, ir.Load),
             atomic=isinstance(statement, ir.Atomic),
-            gathers=gathers,
+            gathers=indexed > 0,
+            indexed=indexed,
         )
 
     def _depends(self, expression: ir.Expr) -> frozenset[str]:
@@ -395,7 +409,13 @@ class _Counter:
         rows = shape[-2] if len(shape) > 1 else 1.0
         alone = self._plan.tiles[statement.destination].memory not in ("fused", "register")
         kind = precision_class(self._plan, statement)
-        return Operation(statement.operation, statement.dtype, kind, lanes, run, rows, depth, alone)
+        sides = (lanes, run, rows, depth)
+        turned = any(statement.attributes.get(name) for name in ("trans_a", "trans_b"))
+        return Operation(
+            *(statement.operation, statement.dtype, kind, *sides),
+            alone=alone,
+            transposed=turned,
+        )
 
 
 def precision_class(plan: Plan, statement: ir.Compute) -> str:

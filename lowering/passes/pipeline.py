@@ -15,7 +15,7 @@ from sketchc.base.memo import Named, memoised
 from sketchc.base.types import Scalar
 from sketchc.checker.api import Elaboration
 from sketchc.ir import nodes as ir
-from sketchc.lowering.plan import Hardware, Plan, with_constants
+from sketchc.lowering.plan import Hardware, LaunchOption, Plan, with_constants
 from sketchc.lowering.target import Target
 from sketchc.lowering.verify_plan import verify_plan
 from sketchc.parsing import syntax
@@ -157,14 +157,32 @@ class Planner:
     def plan(self, constants: Mapping[str, Scalar]) -> PlannedSketch:
         """The plan for these constants; the hardware decides on those that stay open.
 
-        `constants` binds constexprs, params' defaults, and the sizes of blocks into which the plan
-        splits axes. Raises `DiagnosticError` with every finding when the sketch does not check, a
-        proof fails, or the target cannot do it.
+        `constants` binds constexprs, params' defaults, the sizes of blocks into which the plan
+        splits axes, and options of launches. Raises `DiagnosticError` with every finding when the
+        sketch does not check, a proof fails, or the target cannot do it, and `UsageError` for an
+        option that cannot have its value.
         """
         return self.mapped(self.proved(self.bound(constants)))
 
     def bound(self, constants: Mapping[str, Scalar]) -> PlannedSketch:
-        """The plan of the sketch with a value for every constant, still without domains."""
+        """The plan of the sketch with a value for every constant, still without domains. Raises
+        `UsageError` for an option of launches that cannot have its value."""
+        options = _options(self.launch_options, constants)
+        names = [option.name for option in self.launch_options]
+        constants = {name: value for name, value in constants.items() if name not in names}
+        found = self._with_constants(constants)
+        return attrs.evolve(found, plan=attrs.evolve(found.plan, options=options))
+
+    @property
+    def launch_options(self) -> tuple[LaunchOption, ...]:
+        """The options of launches whose names the sketch does not use itself."""
+        from sketchc.checker.api import bindable
+
+        own = bindable(self.tree)
+        options = self.target.capabilities.launch_options
+        return tuple(option for option in options if option.name not in own)
+
+    def _with_constants(self, constants: Mapping[str, Scalar]) -> PlannedSketch:
         found = self._bound(constants)
         choice = {c.name: c.value for c in found.plan.sketch.constants if c.chosen_by == "plan"}
         if not choice:
@@ -231,7 +249,8 @@ class Planner:
             mapped = self._run(Stage.PROVED, attrs.evolve(plan, notes=()))
             program.mapped.append((key, mapped))
         sketch = attrs.evolve(mapped.sketch, constants=sketch.constants)
-        return attrs.evolve(mapped, sketch=sketch, notes=(*plan.notes, *mapped.notes))
+        notes = (*plan.notes, *mapped.notes)
+        return attrs.evolve(mapped, sketch=sketch, notes=notes, options=plan.options)
 
     def _run(self, stage: Stage, plan: Plan) -> Plan:
         """The plan after the passes of `stage`; `plan` has come past the passes before these."""
@@ -266,3 +285,16 @@ def _with_values(
         for block in split.constants[len(declared) :]
     )
     return attrs.evolve(split, constants=(*declared, *blocks))
+
+
+def _options(known: Iterable[LaunchOption], constants: Mapping[str, Scalar]) -> dict[str, int]:
+    """The options among `constants` that are not left to the emitter's rules."""
+    found = {}
+    for option in known:
+        value = constants.get(option.name, 0)
+        if isinstance(value, bool) or value not in (0, *option.values):
+            numbers = ", ".join(map(str, option.values))
+            refuse(f"{option.name} is one of {numbers}, or 0 for sketchc's choice, not {value}")
+        if value:
+            found[option.name] = int(value)
+    return found

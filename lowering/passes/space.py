@@ -2,12 +2,13 @@
 
 A point maps names to values. The names are the constants that never change results, with their
 `in [...]` or, without one, powers of two; an `available_tiling` block lists its points itself. A
-point that does not plan is illegal. What a target can vary besides constants would be further axes
-of the same points.
+point that does not plan is illegal. Options of launches (`Capabilities.launch_options`) are further
+axes, on which 0 stands for the emitter's own rule.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Mapping
@@ -18,9 +19,10 @@ import attrs
 from sketchc.base.types import Scalar
 from sketchc.checker.api import tuning_points
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.lowering.passes.choose_constants import POWERS
 from sketchc.lowering.passes.pipeline import PlannedSketch, Planner
-from sketchc.lowering.plan import Plan
+from sketchc.lowering.plan import LaunchOption, Plan, has_product
 
 Point = Mapping[str, Scalar]
 
@@ -30,7 +32,7 @@ MOST_POINTS = 16384
 
 @attrs.frozen
 class Axis:
-    """One tunable constant: its name and the values that it may take, in order."""
+    """One tunable constant or option: its name and the values that it may take, in order."""
 
     name: str
     values: tuple[Scalar, ...]
@@ -53,7 +55,18 @@ class Space:
     @property
     def default(self) -> dict[str, Scalar]:
         """The point that the plan chooses by itself."""
-        return {constant.name: constant.value for constant in self._tunable}
+        constants = {constant.name: constant.value for constant in self._tunable}
+        return constants | {option.name: 0 for option in self._options}
+
+    @cached_property
+    def _options(self) -> tuple[LaunchOption, ...]:
+        """The options that mean something for this sketch."""
+        loops = any(map(_loads_ahead, walk.in_phases(self._default.phases)))
+        return tuple(
+            option
+            for option in self.planner.launch_options
+            if option.name not in self.fixed and (loops or not option.of_loops)
+        )
 
     @property
     def _tunable(self) -> list[ir.Constant]:
@@ -67,10 +80,11 @@ class Space:
             listed = self._listed()
             found = [
                 Axis(name, tuple(dict.fromkeys(point[name] for point in listed)))
-                for name in self.default
+                for name in listed[0]
             ]
         else:
             found = [Axis(c.name, _values(c)) for c in self._tunable]
+        found += [Axis(option.name, (0, *option.values)) for option in self._options]
         return tuple(axis for axis in found if len(axis.values) > 1)
 
     @cached_property
@@ -79,7 +93,9 @@ class Space:
         the same one."""
         default = self.default
         if self.planner.tree.tilings:
-            points = self._listed()
+            options = [[(each.name, v) for v in (0, *each.values)] for each in self._options]
+            chosen = [dict(values) for values in itertools.product(*options)]
+            points = [{**listed, **more} for listed in self._listed() for more in chosen]
         else:
             sizes = [len(axis.values) for axis in self.axes]
             total = math.prod(sizes)
@@ -101,13 +117,14 @@ class Space:
         return point
 
     def _listed(self) -> list[dict[str, Scalar]]:
-        """The points of `available_tiling`."""
-        default = self.default
+        """The constants of the points of `available_tiling`."""
+        default: dict[str, Scalar] = {c.name: c.value for c in self._tunable}
         others = tuning_points(self.planner.tree, self.fixed)
         return [default, *({**default, **point} for point in others)]
 
     def vector(self, point: Point) -> list[float]:
-        """The point as numbers, one for each axis: logarithms to base 2, as sizes double."""
+        """The point as numbers, one for each axis: logarithms to base 2, as sizes double; 0, which
+        leaves the choice of an option to a rule, is apart from all others."""
         return [_coordinate(point[axis.name]) for axis in self.axes]
 
     def plan(self, point: Point) -> PlannedSketch:
@@ -122,4 +139,12 @@ def _values(constant: ir.Constant) -> tuple[Scalar, ...]:
 
 
 def _coordinate(value: Scalar) -> float:
-    return math.log2(value) if value > 0 else float(value)
+    return math.log2(value) if value > 0 else float(value) - 1.0
+
+
+def _loads_ahead(statement: ir.Statement) -> bool:
+    """Whether a statement is a loop that a target may pipeline."""
+    if not isinstance(statement, ir.For):
+        return False
+    hinted = statement.stages is not None or {"pipeline", "async"} & set(statement.hints)
+    return bool(hinted) or has_product(statement.body)

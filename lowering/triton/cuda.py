@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sketchc.base.types import DType
-from sketchc.lowering.plan import Capabilities
+from sketchc.lowering.plan import Capabilities, LaunchOption
 from sketchc.lowering.triton.dialect import triton_target
 
 CAPABILITIES = Capabilities(
@@ -23,6 +23,10 @@ CAPABILITIES = Capabilities(
     },
     # Triton pads small M and N itself; K is the contraction of one tensor-core instruction.
     matrix_minimum={"f16": 16, "bf16": 16, "f32": 16, "i8": 32, "f64": 16},
+    launch_options=(
+        LaunchOption("num_warps", (1, 2, 4, 8, 16)),
+        LaunchOption("num_stages", (1, 2, 3, 4, 5, 6), of_loops=True),
+    ),
 )
 
 TARGET = triton_target(

@@ -6,16 +6,14 @@ from collections.abc import Iterator
 
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
+from sketchc.lowering.launches import contains_product, operands, stages_of
 from sketchc.lowering.plan import HintAnswer, Plan, is_product, source_loops, subject
 from sketchc.lowering.triton.dialect import DIALECTS, Dialect
 from sketchc.lowering.triton.hazards import Hazards
 from sketchc.lowering.triton.products import product_unit
 from sketchc.lowering.triton.tuning import (
     MOST_UNROLLED,
-    contains_product,
     iterations_of,
-    operands,
-    stages_of,
     unrolled,
 )
 
@@ -71,6 +69,8 @@ def _stages(plan: Plan, loop: ir.For, hazard: bool, dialect: Dialect) -> tuple[s
     stages = stages_of(plan, loop, hazard)
     if stages is not None:
         why = "stages= of the sketch" if loop.stages is not None else "what the chip's loads need"
+        if "num_stages" in plan.options:
+            why = "as asked for"
         return f"num_stages={stages}", why
     if contains_product(loop):
         return "num_stages of the launch", "Triton pipelines the operands of tl.dot by itself"

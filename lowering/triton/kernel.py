@@ -27,7 +27,8 @@ from sketchc.launch.magnitudes import (
     see_body,
 )
 from sketchc.launch.magnitudes import show as show_bound
-from sketchc.lowering.plan import GridAxis, PhasePlan, Plan, carried, float_parts, has_product
+from sketchc.lowering.launches import GROUP, runs_in_groups, stages_of
+from sketchc.lowering.plan import GridAxis, PhasePlan, Plan, carried, float_parts
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.python_host.expressions import Names, is_literal
 from sketchc.lowering.python_host.wrapping import WIDTH, PythonLines
@@ -36,11 +37,8 @@ from sketchc.lowering.triton.dialect import Dialect
 from sketchc.lowering.triton.hazards import Hazards
 from sketchc.lowering.triton.memory import atomic, fetch, load, store
 from sketchc.lowering.triton.scope import Scope, index_shape, kernel_expression
-from sketchc.lowering.triton.tuning import stages_of, unrolled
+from sketchc.lowering.triton.tuning import unrolled
 from sketchc.lowering.triton.values import fill_code, full
-
-#: Rows of blocks that run together in the grouped order of a matrix product.
-GROUP = 8
 
 
 @attrs.define
@@ -186,8 +184,7 @@ class BodyEmitter(PythonLines):
         """Write the grid variables, from the one-dimensional program number, outermost slowest."""
         scope, grid = self.scope, self.scope.phase.grid
         persistent = scope.plan.capabilities.persistent_grid
-        product = has_product(scope.phase.body)
-        grouped = scope.dialect.grouped_order and len(grid) >= 2 and product
+        grouped = scope.dialect.grouped_order and runs_in_groups(scope.phase)
         # The outermost count is needed for the total and for the groups only.
         counts = self._counts(grid, persistent or (grouped and len(grid) == 2))
         if not grid:

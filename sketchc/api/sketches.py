@@ -164,17 +164,21 @@ def check_plannable(
     allow_unproved: bool = False,
 ) -> None:
     """Raises `UsageError` for a name to set that is neither a constexpr nor a param, nor the size
-    of a block into which the plan splits an axis; `DiagnosticError` as `build_plan` does."""
+    of a block into which the plan splits an axis, nor an option of the target's launches;
+    `DiagnosticError` as `build_plan` does."""
     from sketchc.checker.api import bindable
     from sketchc.lowering.passes.pipeline import build_plan
+    from sketchc.lowering.registry import load_target
 
-    known = bindable(tree)
+    options = load_target(target).capabilities.launch_options
+    launches = frozenset(option.name for option in options)
+    known = bindable(tree) | launches
     blocks: frozenset[str] = frozenset()
     if not constants.keys() <= known:
         own = {name: value for name, value in constants.items() if name in known}
         sketch = build_plan(tree, target, chip, own, allow_unproved).plan.sketch
         blocks = frozenset(constant.name for constant in sketch.constants)
-    check_bindable(tree, constants, blocks)
+    check_bindable(tree, constants, blocks | launches)
 
 
 def check_bindable(

@@ -86,11 +86,13 @@ def own_sketch(original: Original) -> tuple[Source, syntax.Sketch]:
 
 def carried_settings(tree: syntax.Sketch, origin: Origin) -> dict[str, Scalar]:
     """What `--set` said when the kernel was made and still holds on another chip: all but tile
-    sizes that the sketch leaves open, which are chosen anew."""
+    sizes that the sketch leaves open, which are chosen anew, and what the sketch does not name."""
+    from sketchc.checker.api import bindable
     from sketchc.parsing.syntax import declared
 
+    known = bindable(tree)
     open_ = {constant.name for constant in declared(tree, "constexpr") if constant.choices}
-    return {name: value for name, value in origin.settings.items() if name not in open_}
+    return {name: value for name, value in origin.settings.items() if name in known - open_}
 
 
 def candidate_of(original: Original) -> Candidate:

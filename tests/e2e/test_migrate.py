@@ -132,6 +132,14 @@ def test_a_param_stays_as_it_was_set_and_tiles_are_chosen_anew() -> None:
     assert verdict["params"] == {"scale": 3.5}
 
 
+def test_what_was_said_of_launches_stays_behind() -> None:
+    require("triton_cuda"), require("cpp")
+    file = lowered("triton_cuda", "--set", "scale=3.5", "--set", "num_warps=2")
+    assert migrate(file, "triton_cuda", "cpp", "-o", "out", "-q", "--no-store") == 0
+    options = json.loads(Path("out/trace.json").read_text())["options"]
+    assert options["constants"] == {"scale": 3.5}
+
+
 def test_a_task_is_compared_with_where_one_is_given(capsys: pytest.CaptureFixture[str]) -> None:
     require("cpp"), require("cuda_c")
     file = lowered("cuda_c")

@@ -92,3 +92,15 @@ def test_cubins_are_made_for_the_chip_that_was_planned_for(
     (user_chips() / "narrow.toml").write_text(text)
     with pytest.raises(ToolchainError, match="shared memory"):
         TOOLCHAIN.compile(attrs.evolve(kernel, hardware="narrow"), tmp_path / "narrow")
+
+
+@pytest.mark.parametrize("name", ["matmul_half", "sum_middle"])
+def test_cubins_are_made_for_the_warps_and_stages_that_were_set(name: str, tmp_path: Path) -> None:
+    text = (EXAMPLES / f"{name}.sketch").read_text("utf-8")
+    settings = [{"num_warps": 4, "num_stages": stages} for stages in (1, 2)]
+    kernels = [lower(text, constants={**each, "TN": 64})[1] for each in settings]
+    built = compile_all(kernels, tmp_path, (90,), widths=("int32",))
+    for (variant,) in built:
+        assert variant["num_warps"] == 4
+    # A deeper pipeline holds another block of what it loads.
+    assert built[0][0]["shared_bytes"] < built[1][0]["shared_bytes"]

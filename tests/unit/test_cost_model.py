@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib.util
 import statistics
+import sys
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -103,8 +104,8 @@ def test_programs_at_the_same_time_share_a_cache() -> None:
 
 
 @cache
-def benchmark() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("cost_model", ROOT / "benchmarks/cost_model.py")
+def benchmark(name: str = "cost_model") -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"benchmarks/{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -129,6 +130,24 @@ def test_predictions_rank_the_recorded_points() -> None:
     assert len(held_out) == 3
     assert statistics.median(held_out) >= 0.7
     assert min(held_out) >= 0.4
+
+
+def test_predictions_rank_the_points_recorded_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cost_model", benchmark())
+    module = benchmark("gpu_spaces")
+    fitted, held_out = [], []
+    for name, space in module.load(module.DATA)["spaces"].items():
+        rows = [row for row in space["points"] if row["samples"]]
+        guesses = module.predictions(name, rows)
+        times = np.array([statistics.median(row["samples"]) for row in rows])
+        found = held_out if name in module.HELD_OUT else fitted
+        found.append(module.correlation(guesses, times))
+        assert len(rows) >= 30
+    assert len(fitted) == 12
+    assert statistics.median(fitted) >= 0.8
+    assert min(fitted) >= 0.5
+    assert len(held_out) >= 2
+    assert min(held_out) >= 0.7
 
 
 # ---------------------------------------------------------------- what it chooses

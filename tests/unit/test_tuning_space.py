@@ -76,7 +76,8 @@ def test_constants_that_are_data_do_not_vary() -> None:
 
 def test_sizes_of_blocks_that_the_plan_makes_vary_too() -> None:
     found = example("rms", "triton_cuda")
-    assert [axis.name for axis in found.axes] == ["TILE_SIZE", "D2_BLOCK"]
+    names = [axis.name for axis in found.axes]
+    assert names == ["TILE_SIZE", "D2_BLOCK", "num_warps", "num_stages"]
     chosen = found.plan({"TILE_SIZE": 4, "D2_BLOCK": 64}).plan.sketch.constants
     assert {c.name: c.value for c in chosen} == {"TILE_SIZE": 4, "D2_BLOCK": 64}
 

@@ -375,7 +375,7 @@ def trace(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arra
 
 def _written(launch: Launch, tracer: Tracer) -> dict[str, Any]:
     places = launch.grid if isinstance(launch.grid, tuple | list) else (launch.grid,)
-    constants, arguments = _constants(launch), []
+    constants, arguments = constants_of(launch), []
     for name, value in launch.arguments.items():
         if name not in constants:
             kind, _ = argument_type(value)
@@ -387,7 +387,7 @@ def _written(launch: Launch, tracer: Tracer) -> dict[str, Any]:
     }
 
 
-def _constants(launch: Launch) -> dict[str, Any]:
+def constants_of(launch: Launch) -> dict[str, Any]:
     """The parameters whose values are compiled into the code: constexprs, None, and integers 1."""
     found = {}
     for parameter in launch.function.params:
@@ -402,7 +402,7 @@ def built_launch(launch: Launch, architecture: int, folder: Path) -> dict[str, A
     """Compile a launch, once per process; returns {"cubin": file, "function": its name in the file,
     "threads": per block, "shared": bytes per block, "scratch": bytes of scratch memory per
     program}."""
-    constants = _constants(launch)
+    constants = constants_of(launch)
     types = launch.types(constants)
     parts = (launch.function.__name__, constants, *types, launch.options, architecture)
     key = hashlib.sha256(repr(parts).encode()).hexdigest()[:16]

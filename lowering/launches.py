@@ -1,0 +1,184 @@
+"""Warps and stages of a GPU's launches by rule, from tile sizes and the chip's facts, as numbers:
+for the emitter and for the cost model.
+
+Element-wise programs get eight elements per thread (two 16-byte accesses of f32: enough bytes in
+flight for the memory's latency); matrix products at most 64 accumulator elements per thread.
+"""
+
+from __future__ import annotations
+
+from sketchc.ir import nodes as ir
+from sketchc.ir import walk
+from sketchc.ir.evaluate import evaluate
+from sketchc.lowering.plan import (
+    PhasePlan,
+    PhysicalExtent,
+    Plan,
+    TilePlan,
+    has_product,
+    is_product,
+)
+from sketchc.lowering.sample_sizes import Values
+
+#: Fewer stages than this were slower than none, measured on an H200 (docs/BENCHMARKS.md).
+FEWEST_STAGES = 4
+MOST_LOOP_STAGES = 6
+#: What "async" asks for at least: one load on its way while another is worked on.
+FEWEST_ASYNC_STAGES = 2
+
+#: Rows of blocks that run together in the grouped order of a matrix product.
+GROUP = 8
+ACCUMULATORS_PER_THREAD = 64
+THREADS_PER_WARP = 32
+ELEMENTS_PER_WARP = 8 * THREADS_PER_WARP
+LARGEST_WARPS = 16
+#: Stages of a loop with products; with more, no further latency is hidden.
+MOST_STAGES = 4
+
+
+def warps_of(plan: Plan, phase: PhasePlan, values: Values) -> int | None:
+    """The warps of a launch where the host's scalars have these `values`; None for a target whose
+    launches are not told."""
+    if not any(option.name == "num_warps" for option in plan.capabilities.launch_options):
+        return None
+    if asked := plan.options.get("num_warps"):
+        return asked
+    if has_product(phase.body):
+        return product_options(plan, phase)["num_warps"]
+    lanes, extents = widest_tile(plan, phase)
+    for extent in extents:
+        assert extent.bucket_of is not None
+        lanes *= 1 << max(int(evaluate(extent.bucket_of, values)) - 1, 0).bit_length()
+    return element_wise_warps(lanes)
+
+
+def stages_at(plan: Plan, phase: PhasePlan, loop: ir.For) -> int | None:
+    """The stages of a loop's pipeline, 1 where nothing is loaded ahead; None for a target whose
+    launches are not told."""
+    if not any(option.name == "num_stages" for option in plan.capabilities.launch_options):
+        return None
+    if contains_product(loop) and loop.stages is None:
+        by_rule = product_options(plan, phase)["num_stages"]
+        return plan.options.get("num_stages", by_rule)
+    return stages_of(plan, loop, hazard=False) or 1
+
+
+def stages_of(plan: Plan, loop: ir.For, hazard: bool) -> int | None:
+    """The depth of a loop's software pipeline, or None for Triton's own choice. `hazard`: the loop
+    stores a tensor that it loads, so that no load may run ahead.
+
+    For loops hinted "pipeline" or "async" that stream tiles: as many stages as were asked for, or
+    as the chip's `pipeline_bytes` hold of what one iteration loads; one program then keeps enough
+    bytes in flight, however few programs there are. Triton pipelines the operands of dots by
+    itself, and loops that contain loops are left alone.
+    """
+    if hazard:
+        return 1
+    asked = plan.options.get("num_stages")
+    if loop.stages is not None:
+        return asked or loop.stages
+    aim = plan.hardware.aims.pipeline_bytes
+    wanted = {"pipeline", "async"} & set(loop.hints)
+    if aim is None or not wanted or contains_product(loop):
+        return None
+    loaded = 0
+    for statement in loop.body:
+        match statement:
+            case ir.Load(_, tile):
+                elements, buckets = size_of(plan.tiles[tile])
+                if buckets:
+                    return asked
+                loaded += elements * plan.tiles[tile].tile.dtype.bytes
+            case ir.For():
+                return None
+    if asked:
+        return asked
+    stages = min(int(aim) // loaded, MOST_LOOP_STAGES) if loaded else 0
+    if "async" in wanted and loaded:
+        return max(stages, FEWEST_ASYNC_STAGES)
+    return stages if stages >= FEWEST_STAGES else None
+
+
+def contains_product(loop: ir.For) -> bool:
+    """Whether a matrix product stands directly in the loop."""
+    return any(is_product(statement) for statement in loop.body)
+
+
+def runs_in_groups(phase: PhasePlan) -> bool:
+    """Whether the two innermost axes of a launch run in groups of `GROUP` rows, where the target
+    orders programs of products."""
+    return len(phase.grid) >= 2 and has_product(phase.body)
+
+
+def element_wise_warps(lanes: int) -> int:
+    """The warps for tiles of so many lanes, without a product."""
+    return min(max(lanes // ELEMENTS_PER_WARP, 1), LARGEST_WARPS)
+
+
+def widest_tile(plan: Plan, phase: PhasePlan) -> tuple[int, list[PhysicalExtent]]:
+    """The compile-time elements of the largest tile of a launch, and the extents known at launch to
+    multiply them by: of the first tile with most of these, where there are any."""
+    fixed, bucketed = 1, (1, list[PhysicalExtent]())
+    for name in dict.fromkeys(
+        tile
+        for statement in walk.statements(phase.body)
+        for tile in (*walk.writes(statement), *walk.reads(statement))
+    ):
+        elements, buckets = size_of(plan.tiles[name])
+        if not buckets:
+            fixed = max(fixed, elements)
+        elif len(buckets) > len(bucketed[1]):
+            bucketed = elements, buckets
+    return bucketed if bucketed[1] else (fixed, [])
+
+
+def product_options(plan: Plan, phase: PhasePlan) -> dict[str, int]:
+    """`num_warps` and `num_stages` of a launch with products."""
+    largest, per_stage = 1, 1
+    for statement in walk.statements(phase.body):
+        if not is_product(statement):
+            continue
+        largest = max(largest, size_of(plan.tiles[statement.destination])[0])
+        tiles = [plan.tiles[name] for name in operands(statement)]
+        stage = sum(size_of(tile)[0] * tile.tile.dtype.bytes for tile in tiles)
+        per_stage = max(per_stage, stage)
+    warps = largest // (ACCUMULATORS_PER_THREAD * THREADS_PER_WARP)
+    shared = plan.hardware.facts["memory"]["shared"]["bytes"]
+    # A block may take all shared memory.
+    stages = min(max(shared // per_stage, 1), MOST_STAGES)
+    stages = min(stages, _stages_that_fit(phase))
+    return {"num_warps": min(max(warps, 4), 8), "num_stages": stages}
+
+
+def _stages_that_fit(phase: PhasePlan) -> int:
+    """How many stages shared memory has room for: n stages take n - 1 copies of the tiles that a
+    loop loads for its products, and the plan has counted one copy of each."""
+    streamed = {
+        statement.tile
+        for loop in walk.statements(phase.body)
+        if isinstance(loop, ir.For) and has_product(loop.body)
+        for statement in walk.statements(loop.body)
+        if isinstance(statement, ir.Load)
+    }
+    fits = MOST_STAGES
+    for use in phase.memory_use:
+        each = sum(size for name, size in use.parts if name in streamed)
+        if use.memory == "shared" and each:
+            fits = min(fits, max(2 + (use.capacity - use.bytes) // each, 1))
+    return fits
+
+
+def size_of(tile: TilePlan) -> tuple[int, list[PhysicalExtent]]:
+    """Compile-time elements of a tile, and the extents known at launch to multiply them by."""
+    elements, buckets = 1, list[PhysicalExtent]()
+    for extent in tile.extents:
+        if extent.value is None:
+            buckets.append(extent)
+        else:
+            elements *= extent.value
+    return elements, buckets
+
+
+def operands(statement: ir.Compute) -> list[str]:
+    """The tiles that a statement reads."""
+    return [o.tile for o in statement.operands if isinstance(o, ir.TileOperand)]
