@@ -27,7 +27,7 @@ from sketchc.lowering.c_source.printer import Printer
 from sketchc.lowering.cuda_c.maps import Maps, Operand
 from sketchc.lowering.cuda_c.products import Products, along, lies_along
 from sketchc.lowering.cuda_c.sums import Sums, Use
-from sketchc.lowering.cuda_c.vectors import Vectors, at_lanes, most_lanes, vectors_of
+from sketchc.lowering.cuda_c.vectors import BYTES, Vectors, at_lanes, most_lanes, vectors_of
 from sketchc.lowering.loops import nodes
 from sketchc.lowering.precedence import CPP, Code
 from sketchc.ops.table import OPS, Category
@@ -44,6 +44,8 @@ COMBINERS = {
 
 #: Bytes of shared memory at its start through which the warps of a block exchange values.
 EXCHANGE_BYTES = 256
+#: Neighbouring sums of a product that a thread has at once at most.
+_MOST_SUMS = 8
 #: Names of what all lanes of a loop are divided by.
 DIVISORS = ("divisor", "divisor_2", "divisor_3")
 
@@ -347,27 +349,31 @@ class KernelPrinter(Printer):
             kind = f"{self.library('sums_in')}<{self.kind(to.dtype)}, {begun}>"
             self.line(f"{kind}{{{self._view(to)}}}, {staging});")
         else:
-            self._used(use, to.dtype, staging, 2 if shape.on_units else 1)
+            self._used(use, to.dtype, staging)
         self.depth -= 1
 
-    def _used(self, use: Use, dtype: DType, staging: str, width: int) -> None:
-        """What takes the sums of a product, so many neighbouring columns at a time."""
+    def _used(self, use: Use, dtype: DType, staging: str) -> None:
+        """What takes the sums of a product, some neighbouring columns at a time."""
         vectors = at_lanes(use.columns)
         assert vectors is not None
-        kind = self.kind(dtype)
-        lanes = f"const {self.library('lanes')}<{kind}, {width}> &{use.name}_lanes"
-        number = self.name(use.rows.variable)
+        kind, number = self.kind(dtype), self.name(use.rows.variable)
         rows = [row for row in use.columns.rows if row.name != use.name]
-        self.line(f"{self.library('sums_for')}<{kind}>({self._even(rows, use.rows, width)},")
+        # Sums are in registers: what lies in memory says how many lanes are 16 bytes.
+        largest = max((row.dtype.bytes for row in rows), default=dtype.bytes)
+        width = min(BYTES // largest, _MOST_SUMS)
+        self.line(
+            f"{self.library('sums_for')}<{kind}, {width}>({self._even(rows, use.rows, width)},"
+        )
         self.depth += 1
-        self.open(f"[&]([[maybe_unused]] int64_t {number}, int64_t first, auto left, {lanes})")
+        sums = f"{use.name}_lanes"
+        self.open(f"[&]([[maybe_unused]] int64_t {number}, int64_t first, auto left, auto {sums})")
         with self._run_by(Group.LANE):
             for each in use.rows.body:
                 if each is not use.columns:
                     self.statement(each)
             for row in rows:
                 self._row(row)
-            self._at_lanes(use.columns, attrs.evolve(vectors, width=width), {use.name})
+            self._at_lanes(use.columns, vectors, f"{sums}.size", {use.name})
         self.depth -= 2
         self.line(f"}}), {staging});")
 
@@ -473,17 +479,17 @@ class KernelPrinter(Printer):
         kept = [f"{n} = {library}({self.value(value)})" for value, n in self._divisors.items()]
         turn = f"[{', '.join(['&', *kept])}](int64_t first, auto left)"
         self.open(f"{head}({', '.join(map(str, given))}, {turn}")
-        self._at_lanes(loop, vectors)
+        self._at_lanes(loop, vectors, str(vectors.width))
         self._divisors = {}
         self.depth -= 1
         self.line("});")
 
     def _at_lanes(
-        self, loop: nodes.LaneLoop, vectors: Vectors, given: Collection[str] = ()
+        self, loop: nodes.LaneLoop, vectors: Vectors, width: str, given: Collection[str] = ()
     ) -> None:
-        """The lanes from `first` on, of which so many are `left`; those of buffers that are `given`
-        are there."""
-        width, written = vectors.width, dict(vectors.written)
+        """`width` lanes from `first` on, of which so many are `left`; those of buffers that are
+        `given` are there."""
+        written = dict(vectors.written)
         for buffer, dtype in {**written, **dict(vectors.read)}.items():
             name = self._lanes_of[buffer, loop.variable] = f"{self.name(buffer)}_lanes"
             if buffer in given:
@@ -491,7 +497,7 @@ class KernelPrinter(Printer):
             if buffer in dict(vectors.read):
                 place = f"{self.name(buffer)} + first"
                 constant = "" if buffer in written else "const "
-                loaded = self.helper("load_lanes", place, "left", types=str(width))
+                loaded = self.helper("load_lanes", place, "left", types=width)
                 self.line(f"{constant}auto {name} = {loaded};")
             else:
                 self.line(f"{self.library('lanes')}<{self.kind(dtype)}, {width}> {name};")

@@ -14,7 +14,7 @@ from sketchc.ir.walk import references, substitute
 from sketchc.lowering.loops import nodes
 
 #: Bytes that a thread reads or writes at once.
-_BYTES = 16
+BYTES = 16
 #: Turns that a thread has on its way at a time, where each applies at most so many operations to a
 #: lane: more would only make the code longer.
 _TURNS = ((3, 4), (8, 2))
@@ -88,7 +88,7 @@ def at_lanes(loop: nodes.LaneLoop) -> Vectors | None:
                     numbered = numbered or moves(number)
     if not read and not written:
         return None
-    width = _BYTES // max(dtype.bytes for dtype in (*read.values(), *written.values()))
+    width = BYTES // max(dtype.bytes for dtype in (*read.values(), *written.values()))
     turns = next((turns for operations, turns in _TURNS if applied <= operations), 1)
     return Vectors(
         width, tuple(read.items()), tuple(written.items()), numbered, turns, _divisors(loop, own)

@@ -249,11 +249,15 @@ PRODUCT_FAULTS = {
         "wait_for_chunks<stages - 2>();",
         "",
     ),
-    "a part of another fragment": ("inner * 2 + lane / 16)", "inner * 2 + lane / 8 % 2)", ""),
-    "halves of a fragment exchanged": ("right[c].parts + 2, T{});", "right[c].parts, T{});", ""),
+    "a part of another fragment": ("% 2 : lane / 16;", "% 2 : lane / 8 % 2;", ""),
+    "halves of a fragment exchanged": (
+        "right[c].parts + 2 * side, T{}",
+        "right[c].parts, T{}",
+        "",
+    ),
     "a chunk that is not moved": (
-        "from = Stage::at(row + lane % 16,",
-        "from = 8 ^ Stage::at(row + lane % 16,",
+        "return Stage::at(first + line,",
+        "return 8 ^ Stage::at(first + line,",
         "",
     ),
     "a copy of one element too many": (
@@ -262,6 +266,13 @@ PRODUCT_FAULTS = {
         "",
     ),
 }
+
+
+def test_faults_stand_in_the_text() -> None:
+    """All of them in every run, of which the tests below try a part."""
+    for text, faults in ((SKETCH, FAULTS), (PRODUCT, PRODUCT_FAULTS)):
+        source = lowered(text, {}).source
+        assert [name for name, (old, *_) in faults.items() if old not in source] == []
 
 
 @pytest.mark.sweep
@@ -280,7 +291,7 @@ def test_an_injected_fault_in_a_product_is_found(name: str, tmp_path: Path) -> N
 def test_operands_take_the_place_of_sums_after_a_barrier(tmp_path: Path) -> None:
     """Of a product whose sums have as much memory as its operands, which threads copy: lines of 127
     elements have no map. Where the copy engine brings them, all wait for its barriers as well."""
-    new = "left > 1 ? to.start(row, column + 1) : 0.0F;\n        });\n"
+    new = "        placed.begin(to);\n"
     old = f"{new}        __syncthreads();\n"
     text = PRODUCT.replace("32", "128").replace("f128", "f32").replace("init=0", "init=1")
     check_fault(text, {"M": 128, "N": 128, "K": 127}, old, new, "", tmp_path)

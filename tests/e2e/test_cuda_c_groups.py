@@ -130,14 +130,14 @@ def test_a_library_for_a_gpu_has_them(tmp_path: Path) -> None:
 #: Text of the library, what takes its place, and what the CPU's stand-in says, where it says it.
 FAULTS = {
     "products that are not a group": ("            commit_products();\n", "", ""),
-    "a wait for products left out": ("        wait_for_products<0>();\n", "", ""),
+    "a wait for products left out": ("            wait_for_sums(sums[r]);\n", "", ""),
     "lines at another distance": ("lines = 8 * 128", "lines = 4 * 128", ""),
     "panels at another distance": ("deep ? 16 : bytes", "deep ? 16 : bytes / 2", ""),
     "operands that are not moved": ("moved = uint64_t{1} << 62", "moved = 0", "moved"),
     "another part of the depth": ("inner * 2 :", "inner :", ""),
     "the rows of another warp": (
-        "threadIdx.x / 32 % 4 * 16 + lane / 4",
-        "threadIdx.x / 32 % 2 * 16 + lane / 4",
+        "top + threadIdx.x / 32 % 4 * 16",
+        "top + threadIdx.x / 32 % 2 * 16",
         "",
     ),
 }
@@ -205,6 +205,7 @@ FAULTS_OF_MAPS = {
         "along_columns ? from.row : from.column",
         "",
     ),
+    "sums of another thread": ("sent, count / 2)", "sent, count)", ""),
     "the same panel twice": ("inner + each * 64, static", "inner, static", ""),
     "lines of a box": (
         "uint32_t box[4] = {64, 1, lines, 1}",
@@ -225,6 +226,14 @@ def check_product_fault(fault: tuple[str, str, str], columns: int, folder: Path)
     check_fault(text, {"M": 65, "N": columns, "K": 328}, *fault, folder)
 
 
+def test_faults_stand_in_the_text() -> None:
+    """All of them in every run, of which the tests below try a part."""
+    source = lowered(product(64, 128), {}).source
+    everything = {**FAULTS, **FAULTS_OF_COPIES, **FAULTS_OF_MAPS}
+    assert [name for name, (old, *_) in everything.items() if old not in source] == []
+
+
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("columns", [130, 136])
 @pytest.mark.parametrize("name", list(FAULTS))
 def test_an_injected_fault_is_found(name: str, columns: int, tmp_path: Path) -> None:
@@ -232,11 +241,13 @@ def test_an_injected_fault_is_found(name: str, columns: int, tmp_path: Path) -> 
     check_product_fault(FAULTS[name], columns, tmp_path)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", list(FAULTS_OF_COPIES))
 def test_an_injected_fault_of_copies_is_found(name: str, tmp_path: Path) -> None:
     check_product_fault(FAULTS_OF_COPIES[name], 130, tmp_path)
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("name", list(FAULTS_OF_MAPS))
 def test_an_injected_fault_of_maps_is_found(name: str, tmp_path: Path) -> None:
     check_product_fault(FAULTS_OF_MAPS[name], 136, tmp_path)

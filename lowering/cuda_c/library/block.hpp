@@ -45,6 +45,7 @@ template <class T> struct both {
 //# lanes
 // Neighbouring lanes, which a thread reads or writes at once.
 template <class T, int count> struct alignas(count * sizeof(T)) lanes {
+    static constexpr int size = count;
     T values[count];
     __device__ T &operator[](int part) { return values[part]; }
     __device__ const T &operator[](int part) const { return values[part]; }

@@ -66,6 +66,20 @@ __device__ inline uint64_t described(shared_place place, uint64_t panel)
 #define SKETCH_SUMS_32(i)                                                                          \
     SKETCH_SUMS_8(i), SKETCH_SUMS_8(i + 8), SKETCH_SUMS_8(i + 16), SKETCH_SUMS_8(i + 24)
 
+// Waits for all products of these warps. Nothing that reads their sums can be moved before it.
+template <int count> __device__ inline void wait_for_sums(float (&all)[count])
+{
+#ifdef SKETCH_EMULATOR
+    wait_for_products<0>();
+#else
+#pragma unroll
+    for (int first = 0; first < count; first += 32) {
+        float *const sums = all + first;
+        asm volatile("wgmma.wait_group.sync.aligned %32;" : SKETCH_SUMS_32(0) : "n"(0) : "memory");
+    }
+#endif
+}
+
 //# group_half (with to_half, by_groups)
 // sums += left @ right, of 64 x 16 and 16 x `columns` elements, later on; `left_across`: the left
 // operand's lines lie along its rows, `right_across`: the right one's along its columns.
@@ -266,28 +280,13 @@ struct by_groups {
     {
         using left_stage = left_panels<T>;
         using right_stage = right_panels<T>;
-        const int lane = threadIdx.x % 32;
         const int top = threadIdx.x / 128 * tall * 64;
-        const int64_t valid_rows = steps.now.rows;
-        const int64_t valid_columns = steps.now.columns;
-        const int64_t block_row = steps.row;
-        const int64_t block_column = steps.column;
         float sums[tall][columns / 2];
-        const bool complete = valid_rows >= rows && valid_columns >= columns;
-        const auto visit = [&](auto all, auto how) {
-#pragma unroll
-            for (int part = 0; part < tall * columns / 4; ++part) {
-                const int r = part / (columns / 4), each = part % (columns / 4);
-                const int row = top + r * 64 + threadIdx.x / 32 % 4 * 16 + lane / 4 + each % 2 * 8;
-                const int column = each / 2 * 8 + lane % 4 * 2;
-                const auto left = columns_left(all, row < valid_rows ? valid_columns - column : 0);
-                how(&sums[r][each * 2], block_row + row, block_column + column, left);
-            }
-        };
-        visit(std::false_type{}, [&](float *pair, int64_t row, int64_t column, int64_t left) {
-            pair[0] = left > 0 ? to.start(row, column) : 0.0F;
-            pair[1] = left > 1 ? to.start(row, column + 1) : 0.0F;
-        });
+        const bool complete = steps.now.rows >= rows && steps.now.columns >= columns;
+        const auto placed = in_tiles<tall, 64, columns / 8>(
+            steps.now, steps.row, steps.column, top + threadIdx.x / 32 % 4 * 16, 0,
+            [&](int block, int lower, int tile) { return &sums[block][tile * 4 + lower * 2]; });
+        placed.begin(to);
         __syncthreads();
         int ahead = operands.begin(steps);
         for (int number = 0; ahead > 0; number = number + 1 == stages ? 0 : number + 1) {
@@ -307,17 +306,13 @@ struct by_groups {
             commit_products();
             ahead += operands.next(steps, number) ? 0 : -1;
         }
-        wait_for_products<0>();
+#pragma unroll
+        for (int r = 0; r < tall; ++r) {
+            wait_for_sums(sums[r]);
+        }
         operands.end();
         __syncthreads();
-        const auto take = [&](const float *pair, int64_t row, int64_t column, auto left) {
-            to.take(row, column, left, lanes<float, 2>{pair[0], pair[1]});
-        };
-        if (complete && to.whole) {
-            visit(std::true_type{}, take);
-        } else {
-            visit(std::false_type{}, take);
-        }
+        placed.end(to, complete);
     }
 };
 

@@ -44,6 +44,7 @@ __device__ inline factors<L, R> factors_from(factors<L, R> whole, int64_t row, i
 // Sums begin with the elements of a matrix, or at 0 where they are `begun`, and end there.
 template <class S, bool begun> struct sums_in {
     using type = S;
+    static constexpr int width = 2;
     static constexpr bool whole = true;
     matrix<S> to;
     __device__ S start(int64_t row, int64_t column) const
@@ -64,10 +65,11 @@ template <class S, bool begun> struct sums_in {
     }
 };
 
-// Sums begin at 0, and `use` takes a thread's sums of neighbouring columns, which may be read and
-// written at once in all rows if they are `whole`.
-template <class S, class F> struct sums_used {
+// Sums begin at 0, and `use` takes a thread's sums of neighbouring columns, `wide` of which may be read
+// and written at once in all rows if they are `whole`.
+template <class S, int wide, class F> struct sums_used {
     using type = S;
+    static constexpr int width = wide;
     bool whole;
     F use;
     __device__ S start(int64_t, int64_t) const { return S{0}; }
@@ -80,14 +82,106 @@ template <class S, class F> struct sums_used {
     }
 };
 
-template <class S, class F> __device__ inline sums_used<S, F> sums_for(bool whole, F use)
+template <class S, int wide, class F>
+__device__ inline sums_used<S, wide, F> sums_for(bool whole, F use)
 {
     return {whole, use};
 }
 
-// The columns that are left, where it is known that there are `enough`, or not.
-__device__ inline enough columns_left(std::true_type, int64_t) { return {}; }
-__device__ inline int64_t columns_left(std::false_type, int64_t left) { return left; }
+// From pairs of neighbouring columns that a thread has in `count` tiles of eight columns, all that the
+// four threads of a row have in one of them, or a half of it: they exchange the others.
+template <int count> __device__ inline lanes<float, 2 * count> gathered(const float *const *pairs)
+{
+    if constexpr (count == 1) {
+        return {pairs[0][0], pairs[0][1]};
+    } else {
+        const auto low = gathered<count / 2>(pairs);
+        const auto high = gathered<count / 2>(pairs + count / 2);
+        const bool upper = (threadIdx.x & (count / 2)) != 0;
+        lanes<float, 2 * count> found;
+#pragma unroll
+        for (int part = 0; part < count; ++part) {
+            const float sent = upper ? low[part] : high[part];
+            const float got = __shfl_xor_sync(0xffffffffU, sent, count / 2);
+            found[part] = upper ? got : low[part];
+            found[count + part] = upper ? high[part] : got;
+        }
+        return found;
+    }
+}
+
+// The sums of a thread as matrix units leave them: in `blocks` of 16 rows, `step` rows apart, it has two
+// rows, and in them two neighbouring columns in each of so many tiles of eight. `pair` gives the two, by
+// block, row and tile. The first of them lie `top` and `first` behind the block's first sum.
+template <int blocks, int step, int tiles, class Pair> struct sums_in_tiles {
+    int64_t rows;
+    int64_t columns;
+    int64_t block_row;
+    int64_t block_column;
+    int top;
+    int first;
+    Pair pair;
+    __device__ int row(int block, int lower) const
+    {
+        return top + block * step + lower * 8 + threadIdx.x % 32 / 4;
+    }
+    // The column of a thread's first sum in `count` tiles, of which it has one or a part.
+    template <int count> __device__ int column(int tile) const
+    {
+        const int place = threadIdx.x % 4;
+        return first + tile * 8 + place % count * 8 + place / count * 2 * count;
+    }
+    template <class To> __device__ void begin(const To &to) const
+    {
+#pragma unroll
+        for (int part = 0; part < blocks * tiles * 2; ++part) {
+            const int block = part / 2 / tiles, tile = part / 2 % tiles;
+            const int64_t down = row(block, part % 2), across = column<1>(tile);
+            const int64_t left = down < rows ? columns - across : 0;
+            float *const two = pair(block, part % 2, tile);
+            two[0] = left > 0 ? to.start(block_row + down, block_column + across) : 0.0F;
+            two[1] = left > 1 ? to.start(block_row + down, block_column + across + 1) : 0.0F;
+        }
+    }
+    // Lets `to` take the sums of `count` tiles at a time.
+    template <int count, bool complete, class To> __device__ void give(const To &to) const
+    {
+#pragma unroll
+        for (int part = 0; part < blocks * tiles * 2 / count; ++part) {
+            const int block = part / 2 / (tiles / count), tile = part / 2 % (tiles / count) * count;
+            const int64_t down = row(block, part % 2), across = column<count>(tile);
+            const float *pairs[count];
+#pragma unroll
+            for (int each = 0; each < count; ++each) {
+                pairs[each] = pair(block, part % 2, tile + each);
+            }
+            const auto sums = gathered<count>(pairs);
+            if constexpr (complete) {
+                to.take(block_row + down, block_column + across, enough{}, sums);
+            } else {
+                const int64_t left = down < rows ? columns - across : 0;
+                to.take(block_row + down, block_column + across, left, sums);
+            }
+        }
+    }
+    // The same, of as many as may be read and written at once, if all sums exist.
+    template <class To> __device__ void end(const To &to, bool complete) const
+    {
+        constexpr int count = To::width > 2 && tiles % (To::width / 2) == 0 ? To::width / 2 : 1;
+        if (complete && to.whole) {
+            give<count, true>(to);
+        } else {
+            give<1, false>(to);
+        }
+    }
+};
+
+template <int blocks, int step, int tiles, class L, class R, class Pair>
+__device__ inline sums_in_tiles<blocks, step, tiles, Pair>
+in_tiles(const factors<L, R> &now, int64_t row, int64_t column, int top, int first, Pair pair)
+{
+    return {now.rows, now.columns, row, column, top, first, pair};
+}
 
 // Steps along the depth of the products of several turns, one after the other; `at` gives a turn's,
 // which is one step where turns are `single`.
@@ -575,29 +669,15 @@ struct by_warps {
         using right_stage = staged<T, right_deep ? columns : depth, right_deep ? depth : columns,
                                    warps * 32, right_deep>;
         constexpr int deep = 32 / sizeof(T); // elements along the depth of a fragment
-        const int lane = threadIdx.x % 32;
         const int top = threadIdx.x / 32 / across * tall * 16;
         const int first = threadIdx.x / 32 % across * wide * 16;
-        const int64_t valid_rows = steps.now.rows;
-        const int64_t valid_columns = steps.now.columns;
-        const int64_t block_row = steps.row;
-        const int64_t block_column = steps.column;
         float sums[tall][wide][2][4];
-        const bool complete = valid_rows >= rows && valid_columns >= columns;
-        const auto visit = [&](auto all, auto how) {
-#pragma unroll
-            for (int part = 0; part < tall * wide * 4; ++part) {
-                const int r = part / 4 / wide, c = part / 4 % wide, half_of = part / 2 % 2;
-                const int row = top + r * 16 + lane / 4 + part % 2 * 8;
-                const int column = first + c * 16 + half_of * 8 + lane % 4 * 2;
-                const auto left = columns_left(all, row < valid_rows ? valid_columns - column : 0);
-                how(&sums[r][c][half_of][part % 2 * 2], block_row + row, block_column + column, left);
-            }
-        };
-        visit(std::false_type{}, [&](float *pair, int64_t row, int64_t column, int64_t left) {
-            pair[0] = left > 0 ? to.start(row, column) : 0.0F;
-            pair[1] = left > 1 ? to.start(row, column + 1) : 0.0F;
-        });
+        const bool complete = steps.now.rows >= rows && steps.now.columns >= columns;
+        const auto placed = in_tiles<tall, 16, 2 * wide>(
+            steps.now, steps.row, steps.column, top, first, [&](int block, int lower, int tile) {
+                return &sums[block][tile / 2][tile % 2][lower * 2];
+            });
+        placed.begin(to);
         __syncthreads();
         stages_of<T, left_stage, right_stage, left_deep, right_deep> operands(
             steps.now, staging, complete);
@@ -666,14 +746,7 @@ struct by_warps {
         run(std::false_type{});
         wait_for_chunks<0>();
         __syncthreads();
-        const auto take = [&](const float *pair, int64_t row, int64_t column, auto left) {
-            to.take(row, column, left, lanes<float, 2>{pair[0], pair[1]});
-        };
-        if (complete && to.whole) {
-            visit(std::true_type{}, take);
-        } else {
-            visit(std::false_type{}, take);
-        }
+        placed.end(to, complete);
     }
 };
 

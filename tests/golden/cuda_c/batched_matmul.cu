@@ -41,15 +41,14 @@ extern "C" __global__ void batched_matmul_1(
                     sketch::matrix<const float>{X + K * M * b + K * TM * i + TK * k, K, 1},
                     sketch::matrix<const float>{W + K * N * b + N * TK * k + TN * j, N, 1}};
             },
-            sketch::sums_for<float>(sketch::aligned<1>(Y + ((b * M + (i * TM + 0)) * N + j * TN), Y
-                + ((b * M + (i * TM + 1)) * N + j * TN)),
-                [&]([[maybe_unused]] int64_t row, int64_t first, auto left, const
-                    sketch::lanes<float, 1> &y_row_2_lanes) {
+            sketch::sums_for<float, 4>(sketch::aligned<4>(Y + ((b * M + (i * TM + 0)) * N + j * TN),
+                Y + ((b * M + (i * TM + 1)) * N + j * TN)),
+                [&]([[maybe_unused]] int64_t row, int64_t first, auto left, auto y_row_2_lanes) {
                     // store(y -> Y[b, i*TM:(i+1)*TM, j*TN:(j+1)*TN])
                     float *const Y_row = Y + ((b * M + (i * TM + row)) * N + j * TN);
-                    sketch::lanes<float, 1> Y_row_lanes;
+                    sketch::lanes<float, y_row_2_lanes.size> Y_row_lanes;
                     #pragma unroll
-                    for (int part = 0; part < 1; ++part) {
+                    for (int part = 0; part < y_row_2_lanes.size; ++part) {
                         const float y_value = y_row_2_lanes[part];
                         Y_row_lanes[part] = y_value;
                     }

@@ -9,12 +9,13 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, bits_of, float_of, absolute, max, min, isfinite, too_large,
-// max_of_floats, min_of_floats, lanes, enough, aligned, at_once, store_lanes, store_all_lanes,
-// divisor, matrix, window, factors, factors_from, sums_used, sums_for, columns_left,
-// product_steps, place_of, differing, copy_chunk, commit_chunks, wait_for_chunks, load_fragments,
-// seen_bits, leading_bits, multiply_leading, fragment, halves, in_tf32, strides, staged,
-// stages_of, fragments_of, by_warps, multiply_blocks, multiply_along, allow_shared.
+// The library: floor_div, ceil_div, bits_of, float_of, half, absolute, max, min, isfinite, tile,
+// too_large, max_of_floats, min_of_floats, lanes, enough, aligned, at_once, store_lanes,
+// store_all_lanes, divisor, matrix, window, factors, factors_from, sums_used, sums_for, gathered,
+// sums_in_tiles, in_tiles, product_steps, place_of, differing, copy_chunk, commit_chunks,
+// wait_for_chunks, load_fragments, seen_bits, leading_bits, multiply_leading, fragment, halves,
+// in_tf32, strides, staged, stages_of, fragments_of, by_warps, multiply_blocks, multiply_along,
+// allow_shared.
 
 extern "C" __global__ void gram_1(
     const float *__restrict X, float *__restrict G, int64_t M, int64_t N, int64_t programs)
@@ -41,15 +42,14 @@ extern "C" __global__ void gram_1(
                     sketch::matrix<const float>{X + N * TK * k + TN * i, 1, N},
                     sketch::matrix<const float>{X + N * TK * k + TN * j, N, 1}};
             },
-            sketch::sums_for<float>(sketch::aligned<2>(G + ((i * TN + 0) * N + j * TN), G + ((i * TN
-                + 1) * N + j * TN)),
-                [&]([[maybe_unused]] int64_t row, int64_t first, auto left, const
-                    sketch::lanes<float, 2> &g_row_2_lanes) {
+            sketch::sums_for<float, 4>(sketch::aligned<4>(G + ((i * TN + 0) * N + j * TN), G + ((i *
+                TN + 1) * N + j * TN)),
+                [&]([[maybe_unused]] int64_t row, int64_t first, auto left, auto g_row_2_lanes) {
                     // store(g -> G[i*TN:(i+1)*TN, j*TN:(j+1)*TN])
                     float *const G_row = G + ((i * TN + row) * N + j * TN);
-                    sketch::lanes<float, 2> G_row_lanes;
+                    sketch::lanes<float, g_row_2_lanes.size> G_row_lanes;
                     #pragma unroll
-                    for (int part = 0; part < 2; ++part) {
+                    for (int part = 0; part < g_row_2_lanes.size; ++part) {
                         const float g_value = g_row_2_lanes[part];
                         G_row_lanes[part] = g_value;
                     }

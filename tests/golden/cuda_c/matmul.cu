@@ -40,15 +40,14 @@ extern "C" __global__ void matmul_blocked_1(
                     sketch::matrix<const float>{A + K * TM * i + TK * k, K, 1},
                     sketch::matrix<const float>{B + N * TK * k + TN * j, N, 1}};
             },
-            sketch::sums_for<float>(sketch::aligned<1>(C + ((i * TM + 0) * N + j * TN), C + ((i * TM
-                + 1) * N + j * TN)),
-                [&]([[maybe_unused]] int64_t row, int64_t first, auto left, const
-                    sketch::lanes<float, 1> &c_row_2_lanes) {
+            sketch::sums_for<float, 4>(sketch::aligned<4>(C + ((i * TM + 0) * N + j * TN), C + ((i *
+                TM + 1) * N + j * TN)),
+                [&]([[maybe_unused]] int64_t row, int64_t first, auto left, auto c_row_2_lanes) {
                     // store(c -> C[i*TM:(i+1)*TM, j*TN:(j+1)*TN])
                     float *const C_row = C + ((i * TM + row) * N + j * TN);
-                    sketch::lanes<float, 1> C_row_lanes;
+                    sketch::lanes<float, c_row_2_lanes.size> C_row_lanes;
                     #pragma unroll
-                    for (int part = 0; part < 1; ++part) {
+                    for (int part = 0; part < c_row_2_lanes.size; ++part) {
                         const float c_value = c_row_2_lanes[part];
                         C_row_lanes[part] = c_value;
                     }

@@ -10,13 +10,13 @@
 #include <cuda_runtime.h>
 
 // The library: floor_div, ceil_div, bits_of, float_of, odd, half, half_bits, to_half,
-// to_half_double, float_of_half, half_to_float, sign, max, min, round, too_large, max_of_floats,
-// min_of_floats, lanes, enough, aligned, at_once, store_lanes, store_all_lanes, divisor, matrix,
-// window, factors, factors_from, sums_used, sums_for, columns_left, product_steps, place_of,
-// copy_chunk, commit_chunks, wait_for_chunks, fragment, strides, staged, stages_of,
-// multiply_blocks, multiply_along, show_to_units, begin_products, commit_products,
-// wait_for_products, described, SKETCH_SUMS_32, group_half, panels, copied_operands, by_groups,
-// allow_shared.
+// to_half_double, float_of_half, half_to_float, sign, max, min, round, tile, too_large,
+// max_of_floats, min_of_floats, lanes, enough, aligned, at_once, store_lanes, store_all_lanes,
+// divisor, matrix, window, factors, factors_from, sums_used, sums_for, gathered, sums_in_tiles,
+// in_tiles, product_steps, place_of, copy_chunk, commit_chunks, wait_for_chunks, fragment,
+// strides, staged, stages_of, multiply_blocks, multiply_along, show_to_units, begin_products,
+// commit_products, wait_for_products, described, SKETCH_SUMS_32, wait_for_sums, group_half,
+// panels, copied_operands, by_groups, allow_shared.
 
 extern "C" __global__ void matmul_half_1(
     const sketch::half *__restrict A, const sketch::half *__restrict B,
@@ -44,15 +44,14 @@ extern "C" __global__ void matmul_half_1(
                     sketch::matrix<const sketch::half>{A + K * TM * i + TK * k, K, 1},
                     sketch::matrix<const sketch::half>{B + N * TK * k + TN * j, N, 1}};
             },
-            sketch::sums_for<float>(sketch::aligned<2>(C + ((i * TM + 0) * N + j * TN), C + ((i * TM
-                + 1) * N + j * TN)),
-                [&]([[maybe_unused]] int64_t row, int64_t first, auto left, const
-                    sketch::lanes<float, 2> &c_row_2_lanes) {
+            sketch::sums_for<float, 8>(sketch::aligned<8>(C + ((i * TM + 0) * N + j * TN), C + ((i *
+                TM + 1) * N + j * TN)),
+                [&]([[maybe_unused]] int64_t row, int64_t first, auto left, auto c_row_2_lanes) {
                     // store(c -> C[i*TM:(i+1)*TM, j*TN:(j+1)*TN])
                     sketch::half *const C_row = C + ((i * TM + row) * N + j * TN);
-                    sketch::lanes<sketch::half, 2> C_row_lanes;
+                    sketch::lanes<sketch::half, c_row_2_lanes.size> C_row_lanes;
                     #pragma unroll
-                    for (int part = 0; part < 2; ++part) {
+                    for (int part = 0; part < c_row_2_lanes.size; ++part) {
                         const float c_value = c_row_2_lanes[part];
                         C_row_lanes[part] = sketch::to_half(c_value);
                     }

@@ -9,12 +9,13 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, bits_of, float_of, absolute, max, min, isfinite, too_large,
-// max_of_floats, min_of_floats, lanes, enough, aligned, at_once, store_lanes, store_all_lanes,
-// divisor, matrix, window, factors, factors_from, sums_used, sums_for, columns_left,
-// product_steps, place_of, differing, copy_chunk, commit_chunks, wait_for_chunks, load_fragments,
-// seen_bits, leading_bits, multiply_leading, fragment, halves, in_tf32, strides, staged,
-// stages_of, fragments_of, by_warps, multiply_blocks, multiply_along, allow_shared.
+// The library: floor_div, ceil_div, bits_of, float_of, half, absolute, max, min, isfinite, tile,
+// too_large, max_of_floats, min_of_floats, lanes, enough, aligned, at_once, store_lanes,
+// store_all_lanes, divisor, matrix, window, factors, factors_from, sums_used, sums_for, gathered,
+// sums_in_tiles, in_tiles, product_steps, place_of, differing, copy_chunk, commit_chunks,
+// wait_for_chunks, load_fragments, seen_bits, leading_bits, multiply_leading, fragment, halves,
+// in_tf32, strides, staged, stages_of, fragments_of, by_warps, multiply_blocks, multiply_along,
+// allow_shared.
 
 extern "C" __global__ void pointwise_conv_1(
     const float *__restrict X, const float *__restrict WEIGHT, float *__restrict Y, int64_t B,
@@ -41,15 +42,14 @@ extern "C" __global__ void pointwise_conv_1(
                     sketch::matrix<const float>{X + C * H * W * b + TP * i, 1, H * W},
                     sketch::matrix<const float>{WEIGHT + C * TO * j, 1, C}};
             },
-            sketch::sums_for<float>(sketch::aligned<2>(Y + ((b * (H * W) + (i * TP + 0)) * O + j *
-                TO), Y + ((b * (H * W) + (i * TP + 1)) * O + j * TO)),
-                [&]([[maybe_unused]] int64_t row, int64_t first, auto left, const
-                    sketch::lanes<float, 2> &y_row_2_lanes) {
+            sketch::sums_for<float, 4>(sketch::aligned<4>(Y + ((b * (H * W) + (i * TP + 0)) * O + j
+                * TO), Y + ((b * (H * W) + (i * TP + 1)) * O + j * TO)),
+                [&]([[maybe_unused]] int64_t row, int64_t first, auto left, auto y_row_2_lanes) {
                     // store(y -> YV[b, i*TP:(i+1)*TP, j*TO:(j+1)*TO])
                     float *const Y_row = Y + ((b * (H * W) + (i * TP + row)) * O + j * TO);
-                    sketch::lanes<float, 2> Y_row_lanes;
+                    sketch::lanes<float, y_row_2_lanes.size> Y_row_lanes;
                     #pragma unroll
-                    for (int part = 0; part < 2; ++part) {
+                    for (int part = 0; part < y_row_2_lanes.size; ++part) {
                         const float y_value = y_row_2_lanes[part];
                         Y_row_lanes[part] = y_value;
                     }
