@@ -219,7 +219,8 @@ INTERPRETED = Limits(elements=1 << 17, programs=24, longest=512, effort=1 << 25)
 #: Windows of 63 by 64 over channels are too much for C++, too: about ten seconds.
 NATIVE = Limits(elements=1 << 22, programs=1 << 20, effort=1 << 33)
 #: The task's own sizes on a target that is not interpreted; the reference needs float64 of it all.
-OWN = Limits(elements=1 << 28, programs=1 << 40)
+#: 2^28 elements, and a quarter more for the weights beside them.
+OWN = Limits(elements=5 << 26, programs=1 << 40)
 
 
 def tile_sizes(plan: Plan) -> dict[str, set[int]]:
