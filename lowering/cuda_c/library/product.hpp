@@ -132,14 +132,18 @@ template <bool single, class L, class R, class At> struct product_steps {
 // An address in shared memory, where the memory is the whole of what may be named.
 #ifdef SKETCH_EMULATOR
 using shared_place = char *;
-__device__ inline shared_place place_of(void *memory) { return static_cast<char *>(memory); }
 #else
 using shared_place = unsigned;
+#endif
+
 __device__ inline shared_place place_of(void *memory)
 {
+#ifdef SKETCH_EMULATOR
+    return static_cast<char *>(memory);
+#else
     return static_cast<unsigned>(__cvta_generic_to_shared(memory));
-}
 #endif
+}
 
 // The place whose address differs in some bits.
 __device__ inline shared_place differing(shared_place place, unsigned bits)
