@@ -28,7 +28,9 @@ def check(text: str, rows: int, columns: int, how: str, folder: Path) -> None:
             symbols = {"M": max(rows + m, 1), "N": columns + n, "K": k}
             tensors = inputs(kernel.sketch, symbols, {}, seed)
             expected = reference(kernel.sketch, tensors, symbols, {})
-            assert_equal(kernel.sketch, session.run(tensors, symbols, {}), expected, 16.0)
+            # Matrix units round a sum of several terms at a time, a thread at each term.
+            ulps = 2.0 * k**0.5 if how == "by_threads" else 16.0
+            assert_equal(kernel.sketch, session.run(tensors, symbols, {}), expected, ulps)
 
 
 @pytest.mark.sweep

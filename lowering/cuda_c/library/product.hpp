@@ -579,6 +579,7 @@ struct by_warps {
         using right_stage = staged<T, right_deep ? columns : depth, right_deep ? depth : columns,
                                    warps * 32, right_deep>;
         constexpr int deep = 32 / sizeof(T); // elements along the depth of a fragment
+        static_assert(depth / deep % 2 == 0, "fragments of the next step come beside the last ones");
         const int lane = threadIdx.x % 32;
         const int top = threadIdx.x / 32 / across * tall * 16;
         const int first = threadIdx.x / 32 % across * wide * 16;
