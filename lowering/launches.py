@@ -18,7 +18,7 @@ from sketchc.lowering.plan import (
     has_product,
     is_product,
 )
-from sketchc.lowering.sample_sizes import Values
+from sketchc.lowering.sample_sizes import Values, sample_values
 
 #: Fewer stages than this were slower than none, measured on an H200 (docs/BENCHMARKS.md).
 FEWEST_STAGES = 4
@@ -45,11 +45,7 @@ def warps_of(plan: Plan, phase: PhasePlan, values: Values) -> int | None:
         return asked
     if has_product(phase.body):
         return product_options(plan, phase)["num_warps"]
-    lanes, extents = widest_tile(plan, phase)
-    for extent in extents:
-        assert extent.bucket_of is not None
-        lanes *= 1 << max(int(evaluate(extent.bucket_of, values)) - 1, 0).bit_length()
-    return element_wise_warps(lanes)
+    return element_wise_warps(_lanes(*widest_tile(plan, phase), values))
 
 
 def stages_at(plan: Plan, phase: PhasePlan, loop: ir.For) -> int | None:
@@ -117,8 +113,10 @@ def element_wise_warps(lanes: int) -> int:
 
 def widest_tile(plan: Plan, phase: PhasePlan) -> tuple[int, list[PhysicalExtent]]:
     """The compile-time elements of the largest tile of a launch, and the extents known at launch to
-    multiply them by: of the first tile with most of these, where there are any."""
-    fixed, bucketed = 1, (1, list[PhysicalExtent]())
+    multiply them by: of the tile with most of these, where there are any, and of several the
+    largest at sample sizes."""
+    fixed, bucketed, most = 1, (1, list[PhysicalExtent]()), (0, 0)
+    sampled = sample_values(plan.sketch)
     for name in dict.fromkeys(
         tile
         for statement in walk.statements(phase.body)
@@ -127,9 +125,17 @@ def widest_tile(plan: Plan, phase: PhasePlan) -> tuple[int, list[PhysicalExtent]
         elements, buckets = size_of(plan.tiles[name])
         if not buckets:
             fixed = max(fixed, elements)
-        elif len(buckets) > len(bucketed[1]):
-            bucketed = elements, buckets
+        elif (size := (len(buckets), _lanes(elements, buckets, sampled))) > most:
+            bucketed, most = (elements, buckets), size
     return bucketed if bucketed[1] else (fixed, [])
+
+
+def _lanes(elements: int, extents: list[PhysicalExtent], values: Values) -> int:
+    """The elements of a tile at the host's `values`."""
+    for extent in extents:
+        assert extent.bucket_of is not None
+        elements *= 1 << max(int(evaluate(extent.bucket_of, values)) - 1, 0).bit_length()
+    return elements
 
 
 def product_options(plan: Plan, phase: PhasePlan) -> dict[str, int]:

@@ -12,14 +12,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-_TESTS = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(_TESTS), str(_TESTS / "e2e"), str(_TESTS / "device")]
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from cpp_cases import PARAMS, TILES, assert_equal, example, inputs, reference, sizes  # noqa: E402
-from example_sizes import params_for  # noqa: E402
-from test_cuda_c_groups import product  # noqa: E402
-from test_loop_targets import dropin, dropped_in  # noqa: E402
-from triton_cases import lower  # noqa: E402
+from cpp_cases import PARAMS, TILES, assert_equal, example, inputs, reference, sizes
+from cuda_c_products import product
+from example_sizes import params_for
+from test_loop_targets import dropin, dropped_in
+from triton_cases import lower
 
 TURNED = [(a, b) for a in (False, True) for b in (False, True)]
 

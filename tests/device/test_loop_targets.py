@@ -20,9 +20,8 @@ from cpp_cases import (
     reference,
     sizes,
 )
+from cuda_c_products import BROUGHT, CHAIN, COPIED, product
 from example_sizes import params_for
-from test_cuda_c_groups import product
-from test_cuda_c_maps import BROUGHT, CHAIN, COPIED
 from triton_cases import Array, assert_close, lower, make_case
 from triton_sketches import SKETCHES
 

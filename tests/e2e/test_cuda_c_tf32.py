@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cpp_cases import Array, assert_equal, inputs, reference
+from cuda_c_products import product
 from test_cuda_c import TOOLCHAIN, check_fault, lowered, with_fault
-from test_cuda_c_groups import check, product
+from test_cuda_c_groups import check
 
 SPLIT = {"dtype": "f32", "precision": "tf32x3"}
 MARK = "sketch::in_tf32>"

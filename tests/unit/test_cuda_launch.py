@@ -27,9 +27,21 @@ struct launch { unsigned blocks, threads, shared; void *stream; void *address; l
                 double real; unsigned char truth; long long last; };
 struct launch noted[64];
 int count, status, wait_us;
-int cuModuleLoadData(void **module, const void *code) { *module = (void *)1; return 0; }
+__thread void *context = (void *)5;
+int cuCtxGetCurrent(void **found) { *found = context; return 0; }
+int cuCtxSetCurrent(void *given) { context = given; return 0; }
+int cuDeviceGet(int *device, int place) { *device = place; return 0; }
+int cuDevicePrimaryCtxRetain(void **found, int device) { *found = (void *)(7L + device); return 0; }
+int cuModuleLoadData(void **module, const void *code)
+{
+    *module = (void *)1;
+    return context ? 0 : 201;
+}
 int cuModuleGetFunction(void **f, void *m, const char *n) { *f = (void *)2; return 0; }
-int cuFuncSetAttribute(void *f, int attribute, int value) { return value > 200000; }
+int cuFuncSetAttribute(void *f, int attribute, int value)
+{
+    return context ? value > 200000 : 201;
+}
 int cuGetErrorName(int status, const char **name) { *name = "CUDA_ERROR_SOME"; return 0; }
 unsigned long long map[16];
 int maps;
@@ -47,6 +59,7 @@ int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned tx, 
                    unsigned tz, unsigned shared, void *stream, void **given, void **more)
 {
     if (status) return status;
+    if (!context) return 201;
     usleep(wait_us);
     struct launch *one = noted + __atomic_fetch_add(&count, 1, __ATOMIC_SEQ_CST);
     one->blocks = gx; one->threads = tx; one->shared = shared; one->stream = stream;
@@ -86,9 +99,11 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setattr(loading, "cuda_driver", lambda: made)
     monkeypatch.setattr(loading, "STREAM", lambda place: 77 + place)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    loading.launcher.cache_clear()
+    for kept in (loading.launcher, loading.context_of, loading.encoded_map):
+        kept.cache_clear()
     yield made
-    loading.launcher.cache_clear()
+    for kept in (loading.launcher, loading.context_of, loading.encoded_map):
+        kept.cache_clear()
 
 
 def noted(driver: Any) -> list[Launch]:
@@ -133,6 +148,28 @@ def test_threads_do_not_mix_their_arguments(driver: Any, tmp_path: Path) -> None
         thread.join(20)
     found = [(one.address, one.whole, one.real, one.last) for one in noted(driver)]
     assert sorted(found) == sorted((n, n, float(n), n) for n in (1, 2, 3) for _ in range(4))
+
+
+def test_a_thread_without_a_context_gets_that_of_the_device(driver: Any, tmp_path: Path) -> None:
+    """A new thread has none before something of CUDA's runtime has been launched there."""
+    kernels, device = module(tmp_path), SimpleNamespace(index=0)
+    context = ctypes.c_void_p.in_dll(driver, "context").value
+    seen = []
+
+    def launch(shared: int) -> None:
+        driver.cuCtxSetCurrent(None)
+        kernels.launch(device, "k", 1, 32, shared, "Pqd?q", 1, 1, 1.0, True, shared)
+        found = ctypes.c_void_p()
+        driver.cuCtxGetCurrent(ctypes.byref(found))
+        seen.append(found.value)
+
+    for shared in (0, 0, 60_000):  # the kernel is found, launched only, and may have more memory
+        thread = threading.Thread(target=launch, args=(shared,), daemon=True)
+        thread.start()
+        thread.join(20)
+    assert seen == [7, 7, 7]
+    assert [one.last for one in noted(driver)] == [0, 0, 60_000]
+    assert ctypes.c_void_p.in_dll(driver, "context").value == context
 
 
 def test_errors_of_the_driver_have_names(driver: Any, tmp_path: Path) -> None:

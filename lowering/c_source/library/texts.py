@@ -3,7 +3,7 @@
 The headers of this folder, and of the targets' own, are C++ as it is. Blank lines separate pieces,
 and a piece bears the name of what it defines first; `//# NAME` above one gives it another name, and
 `//# NAME (with A, B)` says that a file carries it where it carries A and B. A piece needs the
-pieces that its text names.
+pieces that its code names, be it by a variable of the same name: that costs text, no more.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ _OPENING, _CLOSING = "namespace sketch {", "} // namespace sketch"
 _MARK = re.compile(r"//# (\w+)(?: \(with ([\w, ]+)\))?\n")
 #: Between pieces; blank lines inside a class are no end of it.
 _GAP = re.compile(r"\n\n(?=\S)(?!private:|protected:)")
-_DEFINED = re.compile(r"(?:class|struct) (\w+) (?:: public \w+ )?\{|constexpr \w+ (\w+) =|(\w+)\(")
+_DEFINED = re.compile(
+    r"(?:class|struct) (\w+) (?:: public \w+ )?\{|constexpr \w+ (\w+) =|using (\w+) =|(\w+)\("
+)
+#: What is no code.
+_COMMENT = re.compile(r"//.*")
 _INCLUDE = re.compile(r"^#include <\w+>$", re.MULTILINE)
 
 
@@ -35,8 +39,8 @@ class Piece:
 
     @cached_property
     def words(self) -> set[str]:
-        """The names in the text, but for the piece's own."""
-        return set(re.findall(r"[A-Za-z_]\w*", self.text)) - {self.name}
+        """The names in the code, but for the piece's own."""
+        return set(re.findall(r"[A-Za-z_]\w*", _COMMENT.sub("", self.text))) - {self.name}
 
 
 def split(header: str) -> Iterator[Piece]:

@@ -226,14 +226,18 @@ template <bool single, class L, class R, class At> struct product_steps {
 // An address in shared memory, where the memory is the whole of what may be named.
 #ifdef SKETCH_EMULATOR
 using shared_place = char *;
-__device__ inline shared_place place_of(void *memory) { return static_cast<char *>(memory); }
 #else
 using shared_place = unsigned;
+#endif
+
 __device__ inline shared_place place_of(void *memory)
 {
+#ifdef SKETCH_EMULATOR
+    return static_cast<char *>(memory);
+#else
     return static_cast<unsigned>(__cvta_generic_to_shared(memory));
-}
 #endif
+}
 
 // The place whose address differs in some bits.
 __device__ inline shared_place differing(shared_place place, unsigned bits)
@@ -669,6 +673,7 @@ struct by_warps {
         using right_stage = staged<T, right_deep ? columns : depth, right_deep ? depth : columns,
                                    warps * 32, right_deep>;
         constexpr int deep = 32 / sizeof(T); // elements along the depth of a fragment
+        static_assert(depth / deep % 2 == 0, "fragments of the next step come beside the last ones");
         const int top = threadIdx.x / 32 / across * tall * 16;
         const int first = threadIdx.x / 32 % across * wide * 16;
         float sums[tall][wide][2][4];

@@ -21,6 +21,8 @@ _FREE_BYTES, _DYNAMIC_BYTES = 48 * 1024, 8
 _LINE_BYTES = 128
 #: Bytes of a tensor's map, and the border on which one lies where the driver makes it.
 _MAP_BYTES, _MAP_BORDER = 128, 64
+#: The status of the driver's functions in a thread that has no context.
+_NO_CONTEXT = 201
 
 
 @cache
@@ -53,6 +55,24 @@ def launcher() -> Any:
     return ctypes.CFUNCTYPE(ctypes.c_int, pointer, *[extent] * 7, *[pointer] * 3)(
         ("cuLaunchKernel", cuda_driver())
     )
+
+
+@cache
+def context_of(place: int) -> Any:
+    """The context of a device that torch uses, too. Raises `RuntimeError`."""
+    device, context = ctypes.c_int(), ctypes.c_void_p()
+    cuda_call("cuDeviceGet", ctypes.byref(device), place)
+    cuda_call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+    return context
+
+
+def require_context(place: int) -> None:
+    """See to it that this thread has a context: torch gives a new thread one when it launches
+    something there, but not for asking which device is current. Raises `RuntimeError`."""
+    current = ctypes.c_void_p()
+    cuda_call("cuCtxGetCurrent", ctypes.byref(current))
+    if not current:
+        cuda_call("cuCtxSetCurrent", context_of(place))
 
 
 def stream_of(place: int) -> int:
@@ -112,6 +132,7 @@ class CudaModule:
         """The kernel of that name on a device, which may have so many bytes of shared memory."""
         found = self.functions.get((device, name))
         if found is None:
+            require_context(device)
             if device not in self.modules:
                 module = ctypes.c_void_p()
                 cuda_call("cuModuleLoadData", ctypes.byref(module), self.code)
@@ -121,6 +142,7 @@ class CudaModule:
             cuda_call("cuModuleGetFunction", *told)
             self.functions[device, name] = found
         if shared > self.allowed.get((device, name), _FREE_BYTES):
+            require_context(device)
             cuda_call("cuFuncSetAttribute", found, _DYNAMIC_BYTES, shared)
             self.allowed[device, name] = shared
         return found
@@ -179,8 +201,11 @@ class CudaModule:
         except IndexError:
             packed = Packed(kinds)
         packed.layout.pack_into(packed.values, 0, *given)
-        stream, pointers = STREAM(place), packed.pointers
-        status = launcher()(function, blocks, 1, 1, threads, 1, 1, shared, stream, pointers, None)
+        extents, stream = (blocks, 1, 1, threads, 1, 1, shared), STREAM(place)
+        status = launcher()(function, *extents, stream, packed.pointers, None)
+        if status == _NO_CONTEXT:
+            require_context(place)
+            status = launcher()(function, *extents, stream, packed.pointers, None)
         room.append(packed)
         if status:
             raise_error("cuLaunchKernel", status)

@@ -5,6 +5,7 @@ Generated code is imported only here, in a process of its own.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import re
@@ -121,10 +122,15 @@ def begun(
     made: Sequence[execution.Traced], architecture: str, folder: Path, others: Executor
 ) -> Iterator[Future[dict[str, Any]]]:
     """Make CUDA source of each traced kernel, one at a time, and have `others` compile it into
-    `folder`; the results are those of `_cubin`. Raises `CompilationError`."""
+    `folder`; the results are those of `_cubin`. Kernels of different functions may have one name:
+    their files have a number behind it. Raises `CompilationError`."""
+    taken: set[str] = set()
     for kernel in made:
         source = _cuda_source(kernel, architecture)
-        yield others.submit(_cubin, kernel.name, source, architecture, folder)
+        names = (f"{kernel.name}_{number}" for number in itertools.count(2))
+        name = next(each for each in itertools.chain([kernel.name], names) if each not in taken)
+        taken.add(name)
+        yield others.submit(_cubin, name, source, architecture, folder)
 
 
 def _cuda_source(kernel: execution.Traced, architecture: str) -> str:

@@ -16,7 +16,7 @@
 
 // The library: arena, least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
 // floor_div, ceil_div, bits_of, float_of, odd, half, half_bits, to_half, to_half_double,
-// float_of_half, half_to_float, sign, max, min, round, matrix, vector_bytes, blocking, widened,
+// float_of_half, half_to_float, sign, max, min, matrix, vector_bytes, blocking, widened,
 // transpose, line_of, pack_squares, pack, multiply_block, multiply, too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is

@@ -15,7 +15,7 @@
 #endif
 
 // The library: least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
-// floor_div, ceil_div, bits_of, float_of, odd, half, bfloat16, bfloat16_bits, to_bfloat16,
+// floor_div, ceil_div, bits_of, float_of, odd, bfloat16, bfloat16_bits, to_bfloat16,
 // to_bfloat16_double, bfloat16_to_float, absolute, max, isfinite, too_large.
 
 // Returns 0 when done, and otherwise, before anything is written, the number of the condition

@@ -9,9 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, bits_of, float_of, half, absolute, max, at_least, at_most,
-// tanh, expm1, log1p, exp, sigmoid, silu, gelu_tanh, softplus, softsign, hardsigmoid, hardswish,
-// elu, selu, leaky_relu, too_large, max_of_floats, lanes, enough, aligned, at_once, load_lanes,
+// The library: floor_div, ceil_div, bits_of, float_of, absolute, max, at_least, at_most, tanh,
+// expm1, log1p, exp, sigmoid, silu, gelu_tanh, softplus, softsign, hardsigmoid, hardswish, elu,
+// selu, leaky_relu, too_large, max_of_floats, lanes, enough, aligned, at_once, load_lanes,
 // load_all_lanes, store_lanes, store_all_lanes, over_lanes, divisor.
 
 extern "C" __global__ void activations_1(

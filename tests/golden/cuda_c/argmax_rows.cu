@@ -9,10 +9,10 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, bits_of, float_of, max, min, isnan, tile, lane_at, for_lines,
-// no_number, extreme_value, extremum, too_large, max_of_floats, min_of_floats, largest, smallest,
-// lanes, enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes, store_all_lanes,
-// over_lanes, divisor, combined_in_warp, combined, strides.
+// The library: floor_div, ceil_div, bits_of, float_of, max, isnan, tile, lane_at, for_lines,
+// no_number, extreme_value, extremum, too_large, max_of_floats, largest, lanes, enough, aligned,
+// at_once, load_lanes, load_all_lanes, store_lanes, store_all_lanes, over_lanes, divisor,
+// combined_in_warp, combined, strides.
 
 extern "C" __global__ void argmax_rows_1(
     const float *__restrict X, int64_t *__restrict PLACE, int64_t M, int64_t N, int64_t programs)

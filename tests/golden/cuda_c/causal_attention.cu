@@ -9,11 +9,11 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, floor_mod, ceil_div, bits_of, float_of, half, max, min, exp, too_large,
+// The library: floor_div, floor_mod, ceil_div, bits_of, float_of, max, min, exp, too_large,
 // max_of_floats, min_of_floats, plus, largest, lanes, enough, aligned, at_once, load_lanes,
-// load_all_lanes, store_lanes, store_all_lanes, over_lanes, divisor, combined_in_warp, combined,
-// matrix, widened, added, window, factors, factors_from, sums_in, product_steps, by_threads,
-// multiply_blocks, multiply_along, layout, arena, allow_shared.
+// load_all_lanes, store_lanes, store_all_lanes, over_lanes, divisor, combined_in_warp, matrix,
+// widened, window, factors, factors_from, sums_in, product_steps, by_threads, multiply_blocks,
+// multiply_along, layout, arena, allow_shared.
 
 extern "C" __global__ void causal_attention_1(
     const float *__restrict Q, const float *__restrict K, const float *__restrict V,

@@ -10,11 +10,11 @@
 #include <cuda_runtime.h>
 
 // The library: max, tile, too_large, max_of_floats, times, lanes, enough, aligned, at_once,
-// load_lanes, load_all_lanes, store_lanes, store_all_lanes, over_lanes, combined_in_warp,
-// combined, lane_count, numbered_lane, kept_running, size_and_power, first_to_leave,
-// shared_products, shuffled, shuffled_pair, before_and_whole, scan_in_warp, scan_in_block,
-// line_of_thread, line_of_warp, line_of_block, lanes_along, put_along, line_places, scan_line,
-// scan_tile, cumprod, strides, layout, allow_shared.
+// load_lanes, load_all_lanes, store_lanes, store_all_lanes, over_lanes, lane_count,
+// numbered_lane, kept_running, size_and_power, first_to_leave, shared_products, shuffled,
+// shuffled_pair, before_and_whole, scan_in_warp, scan_in_block, line_of_thread, line_of_warp,
+// line_of_block, lanes_along, put_along, line_places, scan_line, scan_tile, cumprod, strides,
+// layout, allow_shared.
 
 extern "C" __global__ void composite_layers_1(
     const float *__restrict OPACITY, float *__restrict SHARE, int64_t P, int64_t L,

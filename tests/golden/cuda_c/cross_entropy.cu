@@ -9,9 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, bits_of, float_of, half, max, log, exp, too_large,
-// max_of_floats, plus, largest, lanes, enough, aligned, at_once, load_lanes, load_all_lanes,
-// over_lanes, divisor, combined_in_warp, combined, added, layout, arena.
+// The library: floor_div, ceil_div, bits_of, float_of, max, log, exp, too_large, max_of_floats,
+// plus, largest, lanes, enough, aligned, at_once, load_lanes, load_all_lanes, over_lanes,
+// divisor, combined_in_warp, combined, layout, arena.
 
 extern "C" __global__ void cross_entropy_1(
     const float *__restrict LOGITS, const int64_t *__restrict TARGET, float *__restrict ROWS,

@@ -11,10 +11,10 @@
 
 // The library: floor_div, ceil_div, bits_of, float_of, max, tile, too_large, max_of_floats, plus,
 // lanes, enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes, store_all_lanes,
-// over_lanes, divisor, combined_in_warp, combined, lane_count, numbered_lane, added,
-// kept_running, shuffled, before_and_whole, scan_in_warp, scan_in_block, line_of_thread,
-// line_of_warp, line_of_block, lanes_along, put_along, line_places, scan_line, scan_tile, cumsum,
-// strides, layout, arena.
+// over_lanes, divisor, combined_in_warp, combined, lane_count, numbered_lane, kept_running,
+// shuffled, before_and_whole, scan_in_warp, scan_in_block, line_of_thread, line_of_warp,
+// line_of_block, lanes_along, put_along, line_places, scan_line, scan_tile, cumsum, strides,
+// layout, arena.
 
 extern "C" __global__ void cumsum_two_phase_1(
     const float *__restrict X, float *__restrict TOTALS, int64_t M, int64_t N, int64_t blocks,

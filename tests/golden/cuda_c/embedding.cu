@@ -9,8 +9,7 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, bits_of, float_of, max, too_large, max_of_floats, lanes,
-// divisor.
+// The library: floor_div, ceil_div, bits_of, float_of, max, too_large, max_of_floats, divisor.
 
 extern "C" __global__ void embedding_1(
     const int64_t *__restrict TOKENS, const float *__restrict WEIGHT, float *__restrict Y,

@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, bits_of, float_of, min, min_of_floats, lanes, divisor,
+// The library: floor_div, ceil_div, bits_of, float_of, min, min_of_floats, divisor,
 // atomic_replace, smaller_of, atomic_min.
 
 extern "C" __global__ void first_seen_1(

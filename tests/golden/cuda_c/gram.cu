@@ -9,13 +9,13 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, bits_of, float_of, half, absolute, max, min, isfinite, tile,
+// The library: floor_div, ceil_div, bits_of, float_of, absolute, max, min, isfinite, tile,
 // too_large, max_of_floats, min_of_floats, lanes, enough, aligned, at_once, store_lanes,
 // store_all_lanes, divisor, matrix, window, factors, factors_from, sums_used, sums_for, gathered,
-// sums_in_tiles, in_tiles, product_steps, place_of, differing, copy_chunk, commit_chunks,
-// wait_for_chunks, load_fragments, seen_bits, leading_bits, multiply_leading, fragment, halves,
-// in_tf32, strides, staged, stages_of, fragments_of, by_warps, multiply_blocks, multiply_along,
-// allow_shared.
+// sums_in_tiles, in_tiles, product_steps, shared_place, place_of, differing, copy_chunk,
+// commit_chunks, wait_for_chunks, load_fragments, seen_bits, leading_bits, multiply_leading,
+// fragment, halves, in_tf32, strides, staged, stages_of, fragments_of, by_warps, multiply_blocks,
+// multiply_along, allow_shared.
 
 extern "C" __global__ void gram_1(
     const float *__restrict X, float *__restrict G, int64_t M, int64_t N, int64_t programs)

@@ -11,7 +11,7 @@
 
 // The library: floor_div, ceil_div, bits_of, float_of, max, too_large, max_of_floats, lanes,
 // enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes, store_all_lanes, over_lanes,
-// divisor, added, layout, arena.
+// divisor, layout, arena.
 
 extern "C" __global__ void heat_1(
     float *__restrict U, float *__restrict NEXT, int64_t M, int64_t N, double rate,

@@ -10,11 +10,11 @@
 #include <cuda_runtime.h>
 
 // The library: floor_div, ceil_div, bits_of, float_of, odd, half, half_bits, to_half,
-// to_half_double, float_of_half, half_to_float, sign, max, min, round, tile, too_large,
-// max_of_floats, min_of_floats, lanes, enough, aligned, at_once, store_lanes, store_all_lanes,
-// divisor, matrix, window, factors, factors_from, sums_used, sums_for, gathered, sums_in_tiles,
-// in_tiles, product_steps, place_of, copy_chunk, commit_chunks, wait_for_chunks, fragment,
-// strides, staged, stages_of, multiply_blocks, multiply_along, show_to_units, begin_products,
+// to_half_double, float_of_half, half_to_float, sign, max, min, tile, too_large, max_of_floats,
+// min_of_floats, lanes, enough, aligned, at_once, store_lanes, store_all_lanes, divisor, matrix,
+// window, factors, factors_from, sums_used, sums_for, gathered, sums_in_tiles, in_tiles,
+// product_steps, shared_place, place_of, copy_chunk, commit_chunks, wait_for_chunks, strides,
+// staged, stages_of, multiply_blocks, multiply_along, show_to_units, begin_products,
 // commit_products, wait_for_products, described, SKETCH_SUMS_32, wait_for_sums, group_half,
 // panels, copied_operands, by_groups, allow_shared.
 

@@ -9,9 +9,9 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: bits_of, float_of, half, max, sqrt, rsqrt, exp, too_large, max_of_floats, plus,
-// largest, lanes, enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes,
-// store_all_lanes, over_lanes, divisor, combined_in_warp, combined, layout, allow_shared.
+// The library: bits_of, float_of, max, sqrt, rsqrt, exp, too_large, max_of_floats, plus, largest,
+// lanes, enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes, store_all_lanes,
+// over_lanes, divisor, combined_in_warp, combined, layout, allow_shared.
 
 extern "C" __global__ void normalise_rows_1(
     const float *__restrict X, float *__restrict SOFTMAX, float *__restrict LAYER,

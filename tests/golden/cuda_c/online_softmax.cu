@@ -9,8 +9,8 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, bits_of, float_of, half, max, exp, too_large, max_of_floats,
-// plus, largest, lanes, enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes,
+// The library: floor_div, ceil_div, bits_of, float_of, max, exp, too_large, max_of_floats, plus,
+// largest, lanes, enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes,
 // store_all_lanes, over_lanes, divisor, combined_in_warp, combined.
 
 extern "C" __global__ void online_softmax_1(

@@ -11,8 +11,7 @@
 
 // The library: floor_div, ceil_div, bits_of, float_of, absolute, max, too_large, max_of_floats,
 // plus, largest, lanes, enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes,
-// store_all_lanes, over_lanes, divisor, combined_in_warp, combined, added, layout, arena,
-// fetched.
+// store_all_lanes, over_lanes, divisor, combined_in_warp, combined, layout, arena, fetched.
 
 extern "C" __global__ void power_iteration_1(
     const float *__restrict A, float *__restrict V, float *__restrict PRODUCT, int64_t N,

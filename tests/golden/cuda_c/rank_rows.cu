@@ -11,7 +11,7 @@
 
 // The library: floor_div, ceil_div, bits_of, float_of, max, isnan, too_large, max_of_floats,
 // plus, lanes, enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes,
-// store_all_lanes, over_lanes, divisor, combined_in_warp, combined.
+// store_all_lanes, over_lanes, divisor, combined_in_warp.
 
 extern "C" __global__ void rank_rows_1(
     const float *__restrict X, float *__restrict SORTED, int64_t *__restrict RANK, int64_t M,

@@ -9,8 +9,7 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, bits_of, float_of, max, too_large, max_of_floats, lanes,
-// divisor.
+// The library: floor_div, ceil_div, bits_of, float_of, max, too_large, max_of_floats, divisor.
 
 extern "C" __global__ void roll_1(
     const float *__restrict X, float *__restrict Y, int64_t M, int64_t N, int64_t programs)

@@ -10,7 +10,7 @@
 #include <cuda_runtime.h>
 
 // The library: max, too_large, max_of_floats, lanes, enough, aligned, at_once, load_lanes,
-// load_all_lanes, store_lanes, store_all_lanes, over_lanes, added, layout, arena, allow_shared.
+// load_all_lanes, store_lanes, store_all_lanes, over_lanes, layout, arena, allow_shared.
 
 extern "C" __global__ void rope_1(
     const float *__restrict X, const float *__restrict COS, const float *__restrict SIN,

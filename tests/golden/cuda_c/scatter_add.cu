@@ -9,8 +9,8 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, bits_of, float_of, max, too_large, max_of_floats, lanes,
-// divisor, atomic_replace, added, atomic_add.
+// The library: floor_div, ceil_div, bits_of, float_of, max, too_large, max_of_floats, divisor,
+// atomic_replace, added, atomic_add.
 
 extern "C" __global__ void scatter_add_1(
     float *__restrict TOTAL, const int64_t *__restrict INDEX, const float *__restrict SRC,

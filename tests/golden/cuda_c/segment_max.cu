@@ -10,7 +10,7 @@
 #include <cuda_runtime.h>
 
 // The library: floor_div, ceil_div, bits_of, float_of, max, min, max_of_floats, min_of_floats,
-// lanes, divisor, atomic_replace, larger_of, atomic_max, filled, fill.
+// divisor, atomic_replace, larger_of, atomic_max, filled, fill.
 
 extern "C" __global__ void segment_max_1(
     const float *__restrict X, const int32_t *__restrict SEGMENT, const float *__restrict WEIGHT,

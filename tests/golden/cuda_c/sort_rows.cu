@@ -10,8 +10,8 @@
 #include <cuda_runtime.h>
 
 // The library: max, min, tile, lane_at, for_lines, no_number, stands_before, ordered_line,
-// merge_lanes, sort, too_large, max_of_floats, min_of_floats, largest, lanes, enough, aligned,
-// at_once, load_lanes, load_all_lanes, store_lanes, store_all_lanes, over_lanes, strides, layout,
+// merge_lanes, sort, too_large, max_of_floats, min_of_floats, lanes, enough, aligned, at_once,
+// load_lanes, load_all_lanes, store_lanes, store_all_lanes, over_lanes, strides, layout,
 // allow_shared.
 
 extern "C" __global__ void sort_rows_1(

@@ -11,7 +11,7 @@
 
 // The library: floor_div, ceil_div, bits_of, float_of, max, too_large, max_of_floats, plus,
 // lanes, enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes, store_all_lanes,
-// over_lanes, divisor, combined_in_warp, combined.
+// over_lanes, divisor.
 
 extern "C" __global__ void sum_middle_1(
     const float *__restrict X, float *__restrict Y, int64_t B, int64_t M, int64_t N,

@@ -11,8 +11,8 @@
 
 // The library: floor_div, ceil_div, bits_of, float_of, max, min, too_large, max_of_floats,
 // min_of_floats, lanes, enough, aligned, at_once, store_lanes, store_all_lanes, over_lanes,
-// divisor, matrix, widened, added, window, factors, factors_from, sums_in, product_steps,
-// by_threads, multiply_blocks, multiply_along, layout, arena, allow_shared, filled, fill.
+// divisor, matrix, widened, window, factors, factors_from, sums_in, product_steps, by_threads,
+// multiply_blocks, multiply_along, layout, arena, allow_shared, filled, fill.
 
 extern "C" __global__ void triangular_matmul_1(
     const float *__restrict A, const float *__restrict B, float *__restrict C, int64_t N,

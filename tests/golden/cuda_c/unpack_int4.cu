@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, bits_of, float_of, max, shr, too_large, max_of_floats, lanes,
+// The library: floor_div, ceil_div, bits_of, float_of, max, shr, too_large, max_of_floats,
 // divisor.
 
 extern "C" __global__ void unpack_int4_1(

@@ -9,10 +9,10 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, bits_of, float_of, odd, half, bfloat16, bfloat16_bits,
-// to_bfloat16, to_bfloat16_double, bfloat16_to_float, absolute, max, isfinite, too_large,
-// max_of_floats, both, lanes, enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes,
-// store_all_lanes, over_lanes, divisor, combined_in_warp.
+// The library: floor_div, ceil_div, bits_of, float_of, odd, bfloat16, bfloat16_bits, to_bfloat16,
+// to_bfloat16_double, bfloat16_to_float, absolute, max, isfinite, too_large, max_of_floats, both,
+// lanes, enough, aligned, at_once, load_lanes, load_all_lanes, store_lanes, store_all_lanes,
+// over_lanes, divisor, combined_in_warp.
 
 extern "C" __global__ void unscale_gradients_1(
     const sketch::bfloat16 *__restrict GRADIENT, const float *__restrict SCALE,

@@ -10,7 +10,7 @@
 #include <cuda_runtime.h>
 
 // The library: floor_div, ceil_div, bits_of, float_of, max, min, too_large, max_of_floats,
-// min_of_floats, lanes, divisor, filled, fill.
+// min_of_floats, divisor, filled, fill.
 
 extern "C" __global__ void upsample_zeros_1(
     const float *__restrict X, float *__restrict Y, int64_t M, int64_t N, int64_t programs)
