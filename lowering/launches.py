@@ -10,6 +10,7 @@ from __future__ import annotations
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import evaluate
+from sketchc.lowering.crowding import THREADS_PER_WARP, crowding
 from sketchc.lowering.plan import (
     LaunchOption,
     PhasePlan,
@@ -19,7 +20,7 @@ from sketchc.lowering.plan import (
     has_product,
     is_product,
 )
-from sketchc.lowering.sample_sizes import Values
+from sketchc.lowering.sample_sizes import Values, sample_values
 
 #: Fewer stages than this were slower than none, measured on an H200 (docs/BENCHMARKS.md).
 FEWEST_STAGES = 4
@@ -30,13 +31,14 @@ FEWEST_ASYNC_STAGES = 2
 #: Rows of blocks that run together in the grouped order of a matrix product.
 GROUP = 8
 ACCUMULATORS_PER_THREAD = 64
-THREADS_PER_WARP = 32
 ELEMENTS_PER_WARP = 8 * THREADS_PER_WARP
 LARGEST_WARPS = 16
+#: The warps of a launch with products.
+_FEWEST, _MOST = 4, 8
 #: Stages of a loop with products; with more, no further latency is hidden.
 MOST_STAGES = 4
 #: Values of options that have been measured with products.
-_WITH_PRODUCTS = {"num_warps": (2, 4, 8), "num_stages": (1, 2, 3, 4)}
+_WITH_PRODUCTS = {"num_warps": (4, 8), "num_stages": (2, 3, 4)}
 
 
 def warps_of(plan: Plan, phase: PhasePlan, values: Values) -> int | None:
@@ -153,12 +155,15 @@ def product_options(plan: Plan, phase: PhasePlan) -> dict[str, int]:
         tiles = [plan.tiles[name] for name in operands(statement)]
         stage = sum(size_of(tile)[0] * tile.tile.dtype.bytes for tile in tiles)
         per_stage = max(per_stage, stage)
-    warps = largest // (ACCUMULATORS_PER_THREAD * THREADS_PER_WARP)
+    warps = min(max(largest // (ACCUMULATORS_PER_THREAD * THREADS_PER_WARP), _FEWEST), _MOST)
+    values = sample_values(plan.sketch)
+    if crowding(plan, phase.body, values, warps) > crowding(plan, phase.body, values, _MOST):
+        warps = _MOST
     shared = plan.hardware.facts["memory"]["shared"]["bytes"]
     # A block may take all shared memory.
     stages = min(max(shared // per_stage, 1), MOST_STAGES)
     stages = min(stages, _stages_that_fit(phase))
-    return {"num_warps": min(max(warps, 4), 8), "num_stages": stages}
+    return {"num_warps": warps, "num_stages": stages}
 
 
 def stages_fit(plan: Plan, phase: PhasePlan) -> bool:

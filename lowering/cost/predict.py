@@ -16,6 +16,7 @@ from sketchc.lowering.cost.work import LaunchWork, work_of
 from sketchc.lowering.plan import PhasePlan, Plan
 from sketchc.lowering.sample_sizes import Values, sample_values
 
+
 @attrs.frozen
 class LaunchCost:
     """What one launch of a plan costs. `parts`: seconds by what takes them, for all `times` that

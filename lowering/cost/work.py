@@ -14,26 +14,19 @@ from typing import assert_never
 
 import attrs
 
-from sketchc.base.types import DType, Scalar, promote
+from sketchc.base.types import DType, Scalar
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import evaluate
 from sketchc.lowering.launches import GROUP, runs_in_groups, stages_at, warps_of
 from sketchc.lowering.loop_bounds import trip_count
-from sketchc.lowering.plan import GridAxis, PhasePlan, Plan, is_product
+from sketchc.lowering.plan import GridAxis, PhasePlan, Plan
+from sketchc.lowering.precisions import precision_class
 from sketchc.lowering.sample_sizes import Values
 from sketchc.ops.table import OPS, Category
 
 #: Hints that ask for loads ahead of their use.
 _STREAMING = {"pipeline", "async"}
-#: The precision class of arithmetic in each type of floats.
-PRECISION_OF_TYPE = {
-    DType.F64: "ieee f64",
-    DType.F32: "ieee f32",
-    DType.F16: "f16",
-    DType.BF16: "bf16",
-}
-
 #: Points at which a launch is looked at. A prime: a variable's points are a permutation of the
 #: same evenly spaced ones for each variable.
 _SAMPLES = 7
@@ -416,16 +409,3 @@ class _Counter:
             alone=alone,
             transposed=turned,
         )
-
-
-def precision_class(plan: Plan, statement: ir.Compute) -> str:
-    """The precision class of a computation, "integer" where it is none of floats; a product's is
-    that of its operands, or what it asks for where the chip has units for that."""
-    if not is_product(statement):
-        return PRECISION_OF_TYPE.get(statement.dtype, "integer")
-    tiles = [o.tile for o in statement.operands if isinstance(o, ir.TileOperand)]
-    dtype = promote(*(plan.sketch.tile(name).dtype for name in tiles))
-    kind = PRECISION_OF_TYPE.get(dtype, "integer")
-    asked = str(statement.attributes.get("precision", "ieee"))
-    on_units = kind == "ieee f32" and asked != "ieee" and plan.hardware.family != "cpu"
-    return asked if on_units else kind

@@ -12,9 +12,18 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import evaluate
 from sketchc.lowering.aims import Aims
+from sketchc.lowering.crowding import crowding
+from sketchc.lowering.launches import warps_of
 from sketchc.lowering.passes.descent import Choice, Descent, excess, open_options, placed
 from sketchc.lowering.passes.map_grid import MapGrid
-from sketchc.lowering.plan import LaunchOption, Plan, is_product, with_constants
+from sketchc.lowering.plan import (
+    LaunchOption,
+    PhasePlan,
+    Plan,
+    has_product,
+    is_product,
+    with_constants,
+)
 from sketchc.lowering.sample_sizes import Values, sample_values
 
 #: Candidate values of a constant without `in [...]`: powers of two.
@@ -103,7 +112,8 @@ def _plan_cost(plan: Plan) -> float:
     values, aims = sample_values(plan.sketch), plan.hardware.aims
     matrix = [s for s in walk.in_phases(plan.phases) if is_product(s)]
     if matrix:
-        return math.fsum(_matrix_cost(plan, s, values, aims) for s in matrix)
+        crowded = math.fsum(_crowded(plan, phase, values) for phase in plan.phases)
+        return crowded + math.fsum(_matrix_cost(plan, s, values, aims) for s in matrix)
     cost = 0.0
     shapes = {
         tuple(int(evaluate(extent, values)) for extent in tile.tile.extents)
@@ -114,6 +124,13 @@ def _plan_cost(plan: Plan) -> float:
     cost += _distance(largest, aims.loop_elements if loops else aims.tile_elements)
     inner = max((shape[-1] for shape in shapes), default=1)
     return cost + 2.0 * max(math.log2(aims.inner_elements / max(inner, 1)), 0.0)
+
+
+def _crowded(plan: Plan, phase: PhasePlan, values: Values) -> float:
+    """What it costs that a launch needs more registers than its threads have, where a target says
+    how many threads these are: twice the powers of two."""
+    warps = warps_of(plan, phase, values) if has_product(phase.body) else None
+    return 2.0 * crowding(plan, phase.body, values, warps) if warps else 0.0
 
 
 def _matrix_cost(plan: Plan, statement: ir.Compute, values: Values, aims: Aims) -> float:

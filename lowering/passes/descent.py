@@ -11,9 +11,10 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.lowering.cost.predict import predicted, sized_values
 from sketchc.lowering.cost.work import LaunchWork, work_of
+from sketchc.lowering.crowding import crowding
 from sketchc.lowering.launches import loads_ahead, stages_fit, warps_of, worth_trying
 from sketchc.lowering.passes.place_tiles import PlaceTiles, overflows, too_wide
-from sketchc.lowering.plan import LaunchOption, Plan, with_constants
+from sketchc.lowering.plan import LaunchOption, PhasePlan, Plan, with_constants
 from sketchc.lowering.sample_sizes import Values
 
 #: Values of constants by name, and of options of launches, of which 0 is left to a rule.
@@ -95,6 +96,10 @@ class Descent:
             self._known[key] = self._found(choice)
         return self._known[key]
 
+    def _crowded(self, made: Plan, phase: PhasePlan, values: Values) -> float:
+        warps = warps_of(made, phase, values)
+        return crowding(made, phase.body, values, warps) if warps else 0.0
+
     def _found(self, choice: Choice) -> tuple[float, float]:
         key = tuple(choice[name] for name in self._domains)
         if key not in self._placed:
@@ -105,6 +110,7 @@ class Descent:
         asked = {name: choice[name] for name in self._options if choice[name]}
         made = attrs.evolve(made, options={**made.options, **asked})
         over += sum(not stages_fit(made, phase) for phase in made.phases)
+        over += sum(self._crowded(made, phase, values) for phase in made.phases)
         # The number of warps changes nothing in what is counted of a program's work.
         key = (*key, *(value for name, value in asked.items() if name != "num_warps"))
         if key not in self._works:

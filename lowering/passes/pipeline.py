@@ -204,9 +204,7 @@ class Planner:
         notes = tuple(dict.fromkeys((*found.plan.notes, *again.plan.notes)))
         return attrs.evolve(again, plan=attrs.evolve(again.plan, sketch=sketch, notes=notes))
 
-    def _bound(
-        self, constants: Mapping[str, Scalar], options: Mapping[str, int]
-    ) -> PlannedSketch:
+    def _bound(self, constants: Mapping[str, Scalar], options: Mapping[str, int]) -> PlannedSketch:
         """The plan after the stage BOUND, with the values of constants in `constants` and the
         `options` of launches that are settled."""
         declared, program = self._program(constants)
