@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from sketchc.base.types import Scalar
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import evaluate
@@ -41,57 +42,96 @@ class ChooseConstants:
     (with or without a sequential loop around) and innermost extent; rows, columns and depth for
     matrix products. Where `sizes` of symbols are given, and the cost model has been compared with
     times of the target's kernels, its prediction at these sizes decides instead, also on
-    `launch_options` (`Descent`).
+    `launch_options` and between the points that an `available_tiling` has `listed` (`Descent`).
     Requires: an elaborated sketch. Ensures: the choice is deterministic and fits the scratch, or,
     where nothing fits, is the smallest (CheckScratch then reports the account).
     """
 
     sizes: Mapping[str, int] | None = None
     launch_options: tuple[LaunchOption, ...] = ()
+    listed: tuple[Mapping[str, Scalar], ...] = ()
 
     def run(self, plan: Plan) -> Plan:
         """See `Pass`."""
         compared = self.sizes is not None and plan.capabilities.costs_compared
-        options = self.launch_options if compared else ()
         names = [c.name for c in plan.sketch.constants if c.chosen_by == "plan"]
-        if not names and not options:
+        if not names and not compared:
             return plan
-        mapped = MapGrid().run(plan)
         domains = _domains(plan, names)
+        chosen, why = self._for_chip(plan, domains), plan.hardware.name
+        options: Choice = {}
+        if compared:
+            plan, chosen, options = self._at_sizes(plan, domains, chosen)
+            why += " at these sizes"
+        elif self.sizes is not None:
+            why += ", whatever the sizes: the cost model does not choose there yet"
+        said = ", ".join(f"{name} = {value}" for name, value in (chosen | options).items())
+        notes = (*plan.notes, f"{said}: picked for {why}") if said else plan.notes
+        sketch = with_constants(plan.sketch, chosen)
+        return attrs.evolve(plan, sketch=sketch, notes=notes, options={**plan.options, **options})
+
+    def _for_chip(self, plan: Plan, domains: Mapping[str, tuple[int, ...]]) -> Choice:
+        """The constants that suit the chip, whatever the sizes."""
+        if not domains:
+            return {}
+        mapped = MapGrid().run(plan)
         best: tuple[tuple[float, ...], Choice] | None = None
         for values in itertools.product(*domains.values()):
-            choice = dict(zip(names, values, strict=True))
-            score = self._score(mapped, choice) if names else ()
+            choice = dict(zip(domains, values, strict=True))
+            score = self._score(mapped, choice)
             key = (*score, *(float(-value) for value in values))
             if best is None or key < best[0]:
                 best = (key, choice)
         assert best is not None  # every constant has at least one candidate
-        chosen, why = best[1], plan.hardware.name
-        if compared:
-            chosen, why = self._at_sizes(plan, domains, chosen), f"{why} at these sizes"
-        elif self.sizes is not None:
-            why += ", whatever the sizes: the cost model does not choose there yet"
-        said = ", ".join(f"{name} = {value}" for name, value in chosen.items())
-        notes = (*plan.notes, f"{said}: picked for {why}") if said else plan.notes
-        constants = {name: chosen.pop(name) for name in names}
-        sketch = with_constants(plan.sketch, constants)
-        return attrs.evolve(plan, sketch=sketch, notes=notes, options={**plan.options, **chosen})
+        return best[1]
 
     def _at_sizes(
         self, plan: Plan, domains: Mapping[str, tuple[int, ...]], start: Choice
-    ) -> Choice:
-        """The constants and the options of launches that the walk from `start` ends at."""
+    ) -> tuple[Plan, Choice, Choice]:
+        """The constants and the options of launches that the walk from `start` ends at; and the
+        plan, in which constants that vary over listed points have these as choices."""
         from sketchc.checker.api import infer_domains
 
+        plan, points = _with_listed(plan, self.listed)
         sketch, _ = infer_domains(plan.sketch)  # which lanes are valid counts, too
         mapped = MapGrid().run(attrs.evolve(plan, sketch=sketch))
         options = open_options(mapped, self.launch_options)
-        return Descent(mapped, self.sizes or {}, domains, options).from_point(start)
+        walk_from = {**start, **(points[0] if points else {})}
+        descent = Descent(mapped, self.sizes or {}, domains, options, points)
+        found = descent.from_point(walk_from)
+        asked = {name: found.pop(name) for name in list(found) if name not in walk_from}
+        return plan, found, asked
 
     def _score(self, plan: Plan, choice: Choice) -> tuple[float, ...]:
         """(excess over memory and tile limits, cost) of a choice: smaller is better."""
         made = placed(plan, choice)
         return (excess(made, sample_values(made.sketch)), _plan_cost(made))
+
+
+def _with_listed(
+    plan: Plan, listed: tuple[Mapping[str, Scalar], ...]
+) -> tuple[Plan, tuple[Choice, ...]]:
+    """The points of tile sizes that the sketch lists, as far as what the user has set is in them,
+    those that the plan has now first; and the plan with these as choices of its constants."""
+    values = {c.name: c.value for c in plan.sketch.constants}
+    fixed = {c.name: c.value for c in plan.sketch.constants if c.chosen_by == "user"}
+    names = dict.fromkeys(name for point in listed for name in point)
+    points = [{name: values[name] for name in names}, *({**values, **p} for p in listed)]
+    open_points = [
+        {name: int(point[name]) for name in names if name not in fixed}
+        for point in points
+        if all(point[name] == fixed[name] for name in names if name in fixed)
+    ]
+    if not listed or not open_points[0]:
+        return plan, ()
+    constants = tuple(
+        attrs.evolve(c, choices=tuple(dict.fromkeys(p[c.name] for p in open_points)))
+        if c.name in open_points[0]
+        else c
+        for c in plan.sketch.constants
+    )
+    sketch = attrs.evolve(plan.sketch, constants=constants)
+    return attrs.evolve(plan, sketch=sketch), tuple(open_points)
 
 
 def _domains(plan: Plan, names: list[str]) -> dict[str, tuple[int, ...]]:

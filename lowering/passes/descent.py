@@ -47,8 +47,10 @@ def open_options(plan: Plan, options: tuple[LaunchOption, ...]) -> tuple[LaunchO
 
 
 class Descent:
-    """Walks from one choice to the next better one by the cost model, one constant at a time, to
-    the neighbours in its domain, and one of the `options` of launches, until none is better."""
+    """Walks from one choice to the next better one by the cost model, until none is better: one
+    constant at a time, to the neighbours in its domain; to the points of several constants that are
+    `listed`; one of the `options` of launches at a time. Choices that exceed the memories, or the
+    registers that are good for products, are left as soon as there is one that does so by less."""
 
     def __init__(
         self,
@@ -56,8 +58,9 @@ class Descent:
         sizes: Mapping[str, int],
         domains: Mapping[str, tuple[int, ...]],
         options: tuple[LaunchOption, ...] = (),
+        listed: tuple[Mapping[str, int], ...] = (),
     ) -> None:
-        self._mapped, self._sizes, self._domains = mapped, sizes, domains
+        self._mapped, self._sizes, self._domains, self._listed = mapped, sizes, domains, listed
         self._options = {option.name: worth_trying(mapped, option) for option in options}
         self._known: dict[tuple[int, ...], tuple[float, float]] = {}
         self._placed: dict[tuple[int, ...], tuple[Plan, dict[str, Scalar], float]] = {}
@@ -69,21 +72,27 @@ class Descent:
         best = {**choice, **dict.fromkeys(self._options, 0)}
         better = True
         while better:
-            better = False
-            for name in (*self._options, *self._domains):
-                for other in self._beside(best, name):
-                    if self._is_worth(other, best):
-                        best, better = other, True
-        return {name: value for name, value in best.items() if value or name in self._domains}
+            before = best
+            for moves in (self._with_options, self._listed_points, self._beside):
+                for move in moves(best):
+                    if self._is_worth({**best, **move}, best):
+                        best = {**best, **move}
+            better = best != before
+        return {name: value for name, value in best.items() if value or name in choice}
 
-    def _beside(self, choice: Choice, name: str) -> Iterator[Choice]:
-        if name in self._options:
-            values = self._options[name]
-        else:
-            domain = self._domains[name]
+    def _with_options(self, _: Choice) -> Iterator[Choice]:
+        for name, values in self._options.items():
+            yield from ({name: value} for value in values)
+
+    def _listed_points(self, _: Choice) -> Iterator[Choice]:
+        """The points of constants that the sketch lists."""
+        return map(dict, self._listed)
+
+    def _beside(self, choice: Choice) -> Iterator[Choice]:
+        """The neighbours of each constant that has a domain."""
+        for name, domain in self._domains.items():
             place = domain.index(choice[name])
-            values = domain[max(place - 1, 0) : place + 2]
-        return ({**choice, name: value} for value in values if value != choice[name])
+            yield from ({name: value} for value in domain[max(place - 1, 0) : place + 2])
 
     def _is_worth(self, other: Choice, best: Choice) -> bool:
         (over, seconds), (least, so_far) = self._cost(other), self._cost(best)
@@ -101,9 +110,10 @@ class Descent:
         return crowding(made, phase.body, values, warps) if warps else 0.0
 
     def _found(self, choice: Choice) -> tuple[float, float]:
-        key = tuple(choice[name] for name in self._domains)
+        constants = {name: value for name, value in choice.items() if name not in self._options}
+        key = tuple(constants.values())
         if key not in self._placed:
-            made = placed(self._mapped, {name: choice[name] for name in self._domains})
+            made = placed(self._mapped, constants)
             values = sized_values(made.sketch, self._sizes)
             self._placed[key] = made, values, excess(made, values)
         made, values, over = self._placed[key]

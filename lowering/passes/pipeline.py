@@ -15,7 +15,7 @@ from sketchc.base.memo import Named, memoised
 from sketchc.base.types import Scalar
 from sketchc.checker.api import Elaboration
 from sketchc.ir import nodes as ir
-from sketchc.lowering.plan import Hardware, LaunchOption, Plan, with_constants
+from sketchc.lowering.plan import Hardware, LaunchOption, Plan
 from sketchc.lowering.target import Target
 from sketchc.lowering.verify_plan import verify_plan
 from sketchc.parsing import syntax
@@ -192,15 +192,25 @@ class Planner:
         options = self.target.capabilities.launch_options
         return tuple(option for option in options if option.name not in own)
 
+    @property
+    def listed(self) -> tuple[Mapping[str, Scalar], ...]:
+        """The points of `available_tiling` beside the default one, where sizes choose."""
+        from sketchc.checker.api import tuning_points
+
+        known = self.sizes is not None and self.tree.tilings
+        return tuple(tuning_points(self.tree, {})) if known else ()
+
     def _with_constants(
         self, constants: Mapping[str, Scalar], options: Mapping[str, int]
     ) -> PlannedSketch:
         found = self._bound(constants, options)
-        choice = {c.name: c.value for c in found.plan.sketch.constants if c.chosen_by == "plan"}
-        if not choice:
+        chosen = {c.name: c for c in found.plan.sketch.constants if c.chosen_by == "plan"}
+        if not chosen:
             return found
+        choice = {name: constant.value for name, constant in chosen.items()}
         again = self._without_sizes._bound({**constants, **choice}, found.plan.options)
-        sketch = with_constants(again.plan.sketch, choice)
+        settled = tuple(chosen.get(c.name, c) for c in again.plan.sketch.constants)
+        sketch = attrs.evolve(again.plan.sketch, constants=settled)
         notes = tuple(dict.fromkeys((*found.plan.notes, *again.plan.notes)))
         return attrs.evolve(again, plan=attrs.evolve(again.plan, sketch=sketch, notes=notes))
 
