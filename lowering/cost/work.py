@@ -153,6 +153,7 @@ class _Counter:
         self._plan, self._phase, self._values = plan, phase, values
         self._means: dict[int, _Mean] = {}
         self._variables: dict[str, int] = {}
+        self._sides: dict[str, tuple[float, ...]] = {}
         #: what a name that is bound in the body depends on
         self._bound: dict[str, frozenset[str]] = {}
         self._tensors = {t.name: t for t in plan.sketch.tensors}
@@ -263,21 +264,23 @@ class _Counter:
 
     def _valid(self, tile: str, domain: ir.Domain, values: Values) -> tuple[float, ...]:
         """The number of valid lanes of a tile along each axis."""
-        extents = self._plan.sketch.tile(tile).extents
-        return self._lanes(extents, domain, values)
-
-    def _lanes(
-        self, extents: tuple[ir.Expr, ...], domain: ir.Domain, values: Values
-    ) -> tuple[float, ...]:
+        if not domain:
+            return self._extents(tile)
         found = []
-        for axis, extent in enumerate(extents):
-            high = self._number(extent, values, 1.0)
+        for axis, high in enumerate(self._extents(tile)):
             low = 0.0
             if axis < len(domain):
                 high = min([high, *(self._number(e, values, high) for e in domain[axis].upper)])
                 low = max([low, *(self._number(e, values, 0.0) for e in domain[axis].lower)])
             found.append(max(high - low, 0.0))
         return tuple(found)
+
+    def _extents(self, tile: str) -> tuple[float, ...]:
+        """The extents of a tile, which the host knows."""
+        if tile not in self._sides:
+            extents = self._plan.sketch.tile(tile).extents
+            self._sides[tile] = tuple(self._number(e, self._values, 1.0) for e in extents)
+        return self._sides[tile]
 
     def _shape(self, statement: ir.Compute, values: Values) -> tuple[float, ...]:
         """The extents that the work of a computation is counted by; with the depth of a matrix
@@ -381,7 +384,7 @@ class _Counter:
             tile = self._plan.tiles[name]
             if tile.memory in ("fused", "register"):
                 continue
-            extents = [self._number(e, self._values, 1.0) for e in tile.tile.extents]
+            extents = self._extents(name)
             lanes, element = math.prod(extents), tile.tile.dtype.bytes
             run = max(extents[-1], 1.0) if extents else 1.0
             size = lanes * element
