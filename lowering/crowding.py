@@ -21,7 +21,7 @@ _ACCUMULATORS = 128
 #: Elements of both operands that a thread reads for a product that no matrix unit takes: its rows
 #: and columns of the result over all the depth. Where an operand is read across its rows, all of
 #: them are held at once.
-_OPERANDS, _OPERANDS_ACROSS = 1024, 512
+_OPERANDS, _OPERANDS_ACROSS = 768, 512
 #: Elements of a tile that a thread loads for a product from places of several computed indices,
 #: each of which takes registers, too.
 _INDEXED = 8

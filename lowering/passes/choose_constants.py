@@ -53,7 +53,7 @@ class ChooseConstants:
 
     def run(self, plan: Plan) -> Plan:
         """See `Pass`."""
-        compared = self.sizes is not None and plan.capabilities.costs_compared
+        compared = self.sizes is not None and plan.capabilities.trusted_below is not None
         names = [c.name for c in plan.sketch.constants if c.chosen_by == "plan"]
         if not names and not compared:
             return plan

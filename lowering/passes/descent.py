@@ -20,9 +20,9 @@ from sketchc.lowering.sample_sizes import Values
 #: Values of constants by name, and of options of launches, of which 0 is left to a rule.
 Choice = dict[str, int]
 
-#: Neighbours that are not predicted to be better than this share of the time so far are not gone
-#: to: the model ranks, and the rules by which the search starts have been measured.
-_WORTH = 0.97
+#: As `Capabilities.trusted_below`, of options of launches in place of what their rules say: rules
+#: were measured, too, and smaller differences were as often wrong as right on an H200.
+_OPTIONS_BELOW = 0.7
 
 
 def placed(plan: Plan, choice: Mapping[str, int]) -> Plan:
@@ -75,7 +75,7 @@ class Descent:
             before = best
             for moves in (self._with_options, self._listed_points, self._beside):
                 for move in moves(best):
-                    if self._is_worth({**best, **move}, best):
+                    if self._is_worth({**best, **move}, best, moves == self._with_options):
                         best = {**best, **move}
             better = best != before
         return {name: value for name, value in best.items() if value or name in choice}
@@ -94,9 +94,10 @@ class Descent:
             place = domain.index(choice[name])
             yield from ({name: value} for value in domain[max(place - 1, 0) : place + 2])
 
-    def _is_worth(self, other: Choice, best: Choice) -> bool:
+    def _is_worth(self, other: Choice, best: Choice, options: bool) -> bool:
         (over, seconds), (least, so_far) = self._cost(other), self._cost(best)
-        return over < least or (over == least and seconds < so_far * _WORTH)
+        share = _OPTIONS_BELOW if options else self._mapped.capabilities.trusted_below or 0.0
+        return over < least or (over == least and seconds < so_far * share)
 
     def _cost(self, choice: Choice) -> tuple[float, float]:
         """(excess over memory, tile limits and stages, predicted seconds)."""

@@ -89,11 +89,11 @@ def test_a_choice_is_always_the_same(name: str) -> None:
 
 
 def test_sizes_decide_on_launches_where_no_constant_is_open() -> None:
-    text, warps = example("softmax"), set()
-    for sizes in ({"M": 16384, "N": 8192}, {"M": 16384, "N": 32}):
-        plan = planned(text, sizes)
-        warps.add(warps_of(plan, plan.phases[0], sized_values(plan.sketch, sizes)))
-    assert len(warps) == 2
+    found = [
+        planned(example("group_norm"), {"N": n, "C": 256, "H": 64, "W": 64}, T=1024).options
+        for n in (1, 4096)
+    ]
+    assert found[0] != found[1]
 
 
 def test_listed_points_are_taken_as_they_are() -> None:
@@ -144,7 +144,7 @@ def test_sizes_of_no_symbol_are_refused() -> None:
 def test_only_what_has_been_compared_chooses() -> None:
     """The same sketch on the same chip, by a target whose times were not compared."""
     compared = {
-        name: load_target(name).capabilities.costs_compared
+        name: load_target(name).capabilities.trusted_below is not None
         for name in ("cpp", "triton_cuda", "cuda_c", "tilelang_cuda", "triton_ascend")
     }
     assert compared == dict.fromkeys(compared, False) | {"cpp": True, "triton_cuda": True}
