@@ -10,7 +10,9 @@ from __future__ import annotations
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import evaluate
+from sketchc.lowering.crowding import THREADS_PER_WARP, crowding
 from sketchc.lowering.plan import (
+    LaunchOption,
     PhasePlan,
     PhysicalExtent,
     Plan,
@@ -29,11 +31,14 @@ FEWEST_ASYNC_STAGES = 2
 #: Rows of blocks that run together in the grouped order of a matrix product.
 GROUP = 8
 ACCUMULATORS_PER_THREAD = 64
-THREADS_PER_WARP = 32
 ELEMENTS_PER_WARP = 8 * THREADS_PER_WARP
 LARGEST_WARPS = 16
+#: The warps of a launch with products.
+_FEWEST, _MOST = 4, 8
 #: Stages of a loop with products; with more, no further latency is hidden.
 MOST_STAGES = 4
+#: Values of options that have been measured with products.
+_WITH_PRODUCTS = {"num_warps": (4, 8), "num_stages": (2, 3, 4)}
 
 
 def warps_of(plan: Plan, phase: PhasePlan, values: Values) -> int | None:
@@ -95,6 +100,14 @@ def stages_of(plan: Plan, loop: ir.For, hazard: bool) -> int | None:
     return stages if stages >= FEWEST_STAGES else None
 
 
+def loads_ahead(statement: ir.Statement) -> bool:
+    """Whether a statement is a loop that a target may pipeline."""
+    if not isinstance(statement, ir.For):
+        return False
+    hinted = statement.stages is not None or {"pipeline", "async"} & set(statement.hints)
+    return bool(hinted) or has_product(statement.body)
+
+
 def contains_product(loop: ir.For) -> bool:
     """Whether a matrix product stands directly in the loop."""
     return any(is_product(statement) for statement in loop.body)
@@ -148,12 +161,43 @@ def product_options(plan: Plan, phase: PhasePlan) -> dict[str, int]:
         tiles = [plan.tiles[name] for name in operands(statement)]
         stage = sum(size_of(tile)[0] * tile.tile.dtype.bytes for tile in tiles)
         per_stage = max(per_stage, stage)
-    warps = largest // (ACCUMULATORS_PER_THREAD * THREADS_PER_WARP)
+    warps = min(max(largest // (ACCUMULATORS_PER_THREAD * THREADS_PER_WARP), _FEWEST), _MOST)
+    values = sample_values(plan.sketch)
+    if crowding(plan, phase.body, values, warps) > crowding(plan, phase.body, values, _MOST):
+        warps = _MOST
     shared = plan.hardware.facts["memory"]["shared"]["bytes"]
     # A block may take all shared memory.
     stages = min(max(shared // per_stage, 1), MOST_STAGES)
     stages = min(stages, _stages_that_fit(phase))
-    return {"num_warps": min(max(warps, 4), 8), "num_stages": stages}
+    return {"num_warps": warps, "num_stages": stages}
+
+
+def stages_fit(plan: Plan, phase: PhasePlan) -> bool:
+    """Whether the stages that were asked for fit in shared memory: of loops with products, and of
+    others that load ahead, which keep one iteration's loads less than there are stages."""
+    asked = plan.options.get("num_stages", 1)
+    if has_product(phase.body):
+        return asked <= _stages_that_fit(phase)
+    most = plan.hardware.facts["memory"].get("shared", {"bytes": 0})["bytes"]
+    return all(
+        (asked - 1) * _loaded(plan, loop) <= most
+        for loop in walk.statements(phase.body)
+        if isinstance(loop, ir.For) and loads_ahead(loop)
+    )
+
+
+def _loaded(plan: Plan, loop: ir.For) -> int:
+    """The compile-time bytes that one iteration of a loop loads itself."""
+    tiles = [plan.tiles[s.tile] for s in loop.body if isinstance(s, ir.Load)]
+    return sum(size_of(tile)[0] * tile.tile.dtype.bytes for tile in tiles)
+
+
+def worth_trying(plan: Plan, option: LaunchOption) -> tuple[int, ...]:
+    """The values of an option among which the cost model may choose, 0 for the rule first: for
+    launches with products those that recorded tuning spaces have."""
+    products = any(has_product(phase.body) for phase in plan.phases)
+    known = _WITH_PRODUCTS.get(option.name, option.values) if products else option.values
+    return (0, *(value for value in option.values if value in known))
 
 
 def _stages_that_fit(phase: PhasePlan) -> int:

@@ -136,6 +136,10 @@ class Capabilities:
     #: memories for tiles by name, with their bytes, in place of those of the chip's file
     own_memory: tuple[tuple[str, int], ...] = ()
     launch_options: tuple[LaunchOption, ...] = ()
+    #: predictions for kernels of this target have been compared with times of whole tuning spaces
+    #: (docs/COST.md): what is predicted to take less than this share of another choice's time may
+    #: be chosen in its place; None: not compared
+    trusted_below: float | None = None
 
     def memories(self, facts: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
         """The memories of one program's tiles on a chip with these `Hardware.facts`, by name: how

@@ -16,9 +16,6 @@ from sketchc.lowering.cost.work import LaunchWork, work_of
 from sketchc.lowering.plan import PhasePlan, Plan
 from sketchc.lowering.sample_sizes import Values, sample_values
 
-#: Families of chips whose predictions have been compared with the times of whole tuning spaces.
-COMPARED = frozenset({"cpu"})
-
 
 @attrs.frozen
 class LaunchCost:
@@ -58,7 +55,11 @@ class Prediction:
 def predict(plan: Plan, values: Values, threads: int | None = None) -> Prediction:
     """What a finished plan costs where the host's scalars have these `values`
     (`ir.evaluate.host_values`). `threads` of a CPU: all cores of the chip by default."""
-    works = work_of(plan, values)
+    return predicted(plan, work_of(plan, values), threads)
+
+
+def predicted(plan: Plan, works: tuple[LaunchWork, ...], threads: int | None = None) -> Prediction:
+    """As `predict`, where the work of each launch (`work_of`) is known."""
     costs = []
     for phase, work in zip(plan.phases, works, strict=True):
         operations = _operations(work)

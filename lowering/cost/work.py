@@ -14,26 +14,19 @@ from typing import assert_never
 
 import attrs
 
-from sketchc.base.types import DType, Scalar, promote
+from sketchc.base.types import DType, Scalar
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import evaluate
 from sketchc.lowering.launches import GROUP, runs_in_groups, stages_at, warps_of
 from sketchc.lowering.loop_bounds import trip_count
-from sketchc.lowering.plan import GridAxis, PhasePlan, Plan, is_product
+from sketchc.lowering.plan import GridAxis, PhasePlan, Plan
+from sketchc.lowering.precisions import precision_class
 from sketchc.lowering.sample_sizes import Values
 from sketchc.ops.table import OPS, Category
 
 #: Hints that ask for loads ahead of their use.
 _STREAMING = {"pipeline", "async"}
-#: The precision class of arithmetic in each type of floats.
-PRECISION_OF_TYPE = {
-    DType.F64: "ieee f64",
-    DType.F32: "ieee f32",
-    DType.F16: "f16",
-    DType.BF16: "bf16",
-}
-
 #: Points at which a launch is looked at. A prime: a variable's points are a permutation of the
 #: same evenly spaced ones for each variable.
 _SAMPLES = 7
@@ -160,6 +153,7 @@ class _Counter:
         self._plan, self._phase, self._values = plan, phase, values
         self._means: dict[int, _Mean] = {}
         self._variables: dict[str, int] = {}
+        self._sides: dict[str, tuple[float, ...]] = {}
         #: what a name that is bound in the body depends on
         self._bound: dict[str, frozenset[str]] = {}
         self._tensors = {t.name: t for t in plan.sketch.tensors}
@@ -270,21 +264,23 @@ class _Counter:
 
     def _valid(self, tile: str, domain: ir.Domain, values: Values) -> tuple[float, ...]:
         """The number of valid lanes of a tile along each axis."""
-        extents = self._plan.sketch.tile(tile).extents
-        return self._lanes(extents, domain, values)
-
-    def _lanes(
-        self, extents: tuple[ir.Expr, ...], domain: ir.Domain, values: Values
-    ) -> tuple[float, ...]:
+        if not domain:
+            return self._extents(tile)
         found = []
-        for axis, extent in enumerate(extents):
-            high = self._number(extent, values, 1.0)
+        for axis, high in enumerate(self._extents(tile)):
             low = 0.0
             if axis < len(domain):
                 high = min([high, *(self._number(e, values, high) for e in domain[axis].upper)])
                 low = max([low, *(self._number(e, values, 0.0) for e in domain[axis].lower)])
             found.append(max(high - low, 0.0))
         return tuple(found)
+
+    def _extents(self, tile: str) -> tuple[float, ...]:
+        """The extents of a tile, which the host knows."""
+        if tile not in self._sides:
+            extents = self._plan.sketch.tile(tile).extents
+            self._sides[tile] = tuple(self._number(e, self._values, 1.0) for e in extents)
+        return self._sides[tile]
 
     def _shape(self, statement: ir.Compute, values: Values) -> tuple[float, ...]:
         """The extents that the work of a computation is counted by; with the depth of a matrix
@@ -388,7 +384,7 @@ class _Counter:
             tile = self._plan.tiles[name]
             if tile.memory in ("fused", "register"):
                 continue
-            extents = [self._number(e, self._values, 1.0) for e in tile.tile.extents]
+            extents = self._extents(name)
             lanes, element = math.prod(extents), tile.tile.dtype.bytes
             run = max(extents[-1], 1.0) if extents else 1.0
             size = lanes * element
@@ -416,16 +412,3 @@ class _Counter:
             alone=alone,
             transposed=turned,
         )
-
-
-def precision_class(plan: Plan, statement: ir.Compute) -> str:
-    """The precision class of a computation, "integer" where it is none of floats; a product's is
-    that of its operands, or what it asks for where the chip has units for that."""
-    if not is_product(statement):
-        return PRECISION_OF_TYPE.get(statement.dtype, "integer")
-    tiles = [o.tile for o in statement.operands if isinstance(o, ir.TileOperand)]
-    dtype = promote(*(plan.sketch.tile(name).dtype for name in tiles))
-    kind = PRECISION_OF_TYPE.get(dtype, "integer")
-    asked = str(statement.attributes.get("precision", "ieee"))
-    on_units = kind == "ieee f32" and asked != "ieee" and plan.hardware.family != "cpu"
-    return asked if on_units else kind

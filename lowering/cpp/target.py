@@ -23,6 +23,7 @@ CAPABILITIES = Capabilities(
     persistent_grid=False,
     maximum_elements=2**40,
     loops=LoopStyle("stack", _STACK_BYTES, _PROGRAM_BYTES, on_cores=True, names=RESERVED),
+    trusted_below=1.0,
 )
 
 #: Headers that a C++ kernel may include.

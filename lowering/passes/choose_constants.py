@@ -8,24 +8,29 @@ from collections.abc import Mapping
 
 import attrs
 
+from sketchc.base.types import Scalar
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import evaluate
 from sketchc.lowering.aims import Aims
-from sketchc.lowering.cost.predict import COMPARED, predict, sized_values
+from sketchc.lowering.crowding import crowding
+from sketchc.lowering.launches import warps_of
+from sketchc.lowering.passes.descent import Choice, Descent, excess, open_options, placed
 from sketchc.lowering.passes.map_grid import MapGrid
-from sketchc.lowering.passes.place_tiles import (
-    PlaceTiles,
-    overflows,
-    too_wide,
+from sketchc.lowering.plan import (
+    LaunchOption,
+    PhasePlan,
+    Plan,
+    has_product,
+    is_product,
+    with_constants,
 )
-from sketchc.lowering.plan import Plan, is_product, with_constants
 from sketchc.lowering.sample_sizes import Values, sample_values
-
-Choice = dict[str, int]
 
 #: Candidate values of a constant without `in [...]`: powers of two.
 POWERS = tuple(1 << exponent for exponent in range(13))
+#: The most choices that are looked at one by one.
+_MOST_CHOICES = 4096
 
 
 @attrs.frozen
@@ -36,50 +41,110 @@ class ChooseConstants:
     The cost is the distance, in powers of two, from what suits the chip (`aims`): tile elements
     (with or without a sequential loop around) and innermost extent; rows, columns and depth for
     matrix products. Where `sizes` of symbols are given, and the cost model has been compared with
-    times on such chips, its prediction at these sizes decides instead (`_Descent`).
+    times of the target's kernels, its prediction at these sizes decides instead, also on
+    `launch_options` and between the points that an `available_tiling` has `listed` (`Descent`).
     Requires: an elaborated sketch. Ensures: the choice is deterministic and fits the scratch, or,
     where nothing fits, is the smallest (CheckScratch then reports the account).
     """
 
     sizes: Mapping[str, int] | None = None
+    launch_options: tuple[LaunchOption, ...] = ()
+    listed: tuple[Mapping[str, Scalar], ...] = ()
 
     def run(self, plan: Plan) -> Plan:
         """See `Pass`."""
-        open_constants = [c for c in plan.sketch.constants if c.chosen_by == "plan"]
-        if not open_constants:
+        compared = self.sizes is not None and plan.capabilities.trusted_below is not None
+        names = [c.name for c in plan.sketch.constants if c.chosen_by == "plan"]
+        if not names and not compared:
             return plan
+        domains = _domains(plan, names)
+        chosen, why = self._for_chip(plan, domains), plan.hardware.name
+        options: Choice = {}
+        if compared:
+            plan, chosen, options = self._at_sizes(plan, domains, chosen)
+            why += " at these sizes"
+        elif self.sizes is not None:
+            why += ", whatever the sizes: the cost model does not choose there yet"
+        said = ", ".join(f"{name} = {value}" for name, value in (chosen | options).items())
+        notes = (*plan.notes, f"{said}: picked for {why}") if said else plan.notes
+        sketch = with_constants(plan.sketch, chosen)
+        return attrs.evolve(plan, sketch=sketch, notes=notes, options={**plan.options, **options})
+
+    def _for_chip(self, plan: Plan, domains: Mapping[str, tuple[int, ...]]) -> Choice:
+        """The constants that suit the chip, whatever the sizes."""
+        if not domains:
+            return {}
         mapped = MapGrid().run(plan)
-        domains = [tuple(map(int, constant.choices)) or POWERS for constant in open_constants]
-        names = [constant.name for constant in open_constants]
-        while math.prod(len(domain) for domain in domains) > 4096:
-            widest = max(range(len(domains)), key=lambda index: len(domains[index]))
-            domains[widest] = domains[widest][::2]
         best: tuple[tuple[float, ...], Choice] | None = None
-        for values in itertools.product(*domains):
-            choice = dict(zip(names, values, strict=True))
+        for values in itertools.product(*domains.values()):
+            choice = dict(zip(domains, values, strict=True))
             score = self._score(mapped, choice)
             key = (*score, *(float(-value) for value in values))
             if best is None or key < best[0]:
                 best = (key, choice)
         assert best is not None  # every constant has at least one candidate
-        chosen, why = best[1], plan.hardware.name
-        if self.sizes is not None and plan.hardware.family in COMPARED:
-            from sketchc.checker.api import infer_domains
+        return best[1]
 
-            sketch, _ = infer_domains(plan.sketch)  # which lanes are valid counts, too
-            mapped = MapGrid().run(attrs.evolve(plan, sketch=sketch))
-            descent = _Descent(mapped, self.sizes, dict(zip(names, domains, strict=True)))
-            chosen, why = descent.from_point(chosen), f"{why} at these sizes"
-        elif self.sizes is not None:
-            why += ", whatever the sizes: the cost model does not choose there yet"
-        said = ", ".join(f"{name} = {value}" for name, value in chosen.items())
-        notes = (*plan.notes, f"{said}: picked for {why}")
-        return attrs.evolve(plan, sketch=with_constants(plan.sketch, chosen), notes=notes)
+    def _at_sizes(
+        self, plan: Plan, domains: Mapping[str, tuple[int, ...]], start: Choice
+    ) -> tuple[Plan, Choice, Choice]:
+        """The constants and the options of launches that the walk from `start` ends at; and the
+        plan, in which constants that vary over listed points have these as choices."""
+        from sketchc.checker.api import infer_domains
+
+        plan, points = _with_listed(plan, self.listed)
+        sketch, _ = infer_domains(plan.sketch)  # which lanes are valid counts, too
+        mapped = MapGrid().run(attrs.evolve(plan, sketch=sketch))
+        options = open_options(mapped, self.launch_options)
+        walk_from = {**start, **(points[0] if points else {})}
+        descent = Descent(mapped, self.sizes or {}, domains, options, points)
+        found = descent.from_point(walk_from)
+        asked = {name: found.pop(name) for name in list(found) if name not in walk_from}
+        return plan, found, asked
 
     def _score(self, plan: Plan, choice: Choice) -> tuple[float, ...]:
         """(excess over memory and tile limits, cost) of a choice: smaller is better."""
-        placed = _placed(plan, choice)
-        return (_excess(placed, sample_values(placed.sketch)), _plan_cost(placed))
+        made = placed(plan, choice)
+        return (excess(made, sample_values(made.sketch)), _plan_cost(made))
+
+
+def _with_listed(
+    plan: Plan, listed: tuple[Mapping[str, Scalar], ...]
+) -> tuple[Plan, tuple[Choice, ...]]:
+    """The points of tile sizes that the sketch lists, as far as what the user has set is in them,
+    those that the plan has now first; and the plan with these as choices of its constants."""
+    values = {c.name: c.value for c in plan.sketch.constants}
+    fixed = {c.name: c.value for c in plan.sketch.constants if c.chosen_by == "user"}
+    names = dict.fromkeys(name for point in listed for name in point)
+    points = [{name: values[name] for name in names}, *({**values, **p} for p in listed)]
+    open_points = [
+        {name: int(point[name]) for name in names if name not in fixed}
+        for point in points
+        if all(point[name] == fixed[name] for name in names if name in fixed)
+    ]
+    if not listed or not open_points[0]:
+        return plan, ()
+    constants = tuple(
+        attrs.evolve(c, choices=tuple(dict.fromkeys(p[c.name] for p in open_points)))
+        if c.name in open_points[0]
+        else c
+        for c in plan.sketch.constants
+    )
+    sketch = attrs.evolve(plan.sketch, constants=constants)
+    return attrs.evolve(plan, sketch=sketch), tuple(open_points)
+
+
+def _domains(plan: Plan, names: list[str]) -> dict[str, tuple[int, ...]]:
+    """The candidates of each constant in `names`: of many, every second one of the longest."""
+    found = {
+        constant.name: tuple(map(int, constant.choices)) or POWERS
+        for constant in plan.sketch.constants
+        if constant.name in names
+    }
+    while math.prod(map(len, found.values())) > _MOST_CHOICES:
+        widest = max(found, key=lambda name: len(found[name]))
+        found[widest] = found[widest][::2]
+    return found
 
 
 def _plan_cost(plan: Plan) -> float:
@@ -87,7 +152,8 @@ def _plan_cost(plan: Plan) -> float:
     values, aims = sample_values(plan.sketch), plan.hardware.aims
     matrix = [s for s in walk.in_phases(plan.phases) if is_product(s)]
     if matrix:
-        return math.fsum(_matrix_cost(plan, s, values, aims) for s in matrix)
+        crowded = math.fsum(_crowded(plan, phase, values) for phase in plan.phases)
+        return crowded + math.fsum(_matrix_cost(plan, s, values, aims) for s in matrix)
     cost = 0.0
     shapes = {
         tuple(int(evaluate(extent, values)) for extent in tile.tile.extents)
@@ -98,6 +164,13 @@ def _plan_cost(plan: Plan) -> float:
     cost += _distance(largest, aims.loop_elements if loops else aims.tile_elements)
     inner = max((shape[-1] for shape in shapes), default=1)
     return cost + 2.0 * max(math.log2(aims.inner_elements / max(inner, 1)), 0.0)
+
+
+def _crowded(plan: Plan, phase: PhasePlan, values: Values) -> float:
+    """What it costs that a launch needs more registers than its threads have, where a target says
+    how many threads these are: twice the powers of two."""
+    warps = warps_of(plan, phase, values) if has_product(phase.body) else None
+    return 2.0 * crowding(plan, phase.body, values, warps) if warps else 0.0
 
 
 def _matrix_cost(plan: Plan, statement: ir.Compute, values: Values, aims: Aims) -> float:
@@ -114,50 +187,6 @@ def _matrix_cost(plan: Plan, statement: ir.Compute, values: Values, aims: Aims) 
         + _distance(columns, aims.matrix_columns)
         + _distance(depth, aims.matrix_depth)
     )
-
-
-def _placed(plan: Plan, choice: Choice) -> Plan:
-    return PlaceTiles().run(attrs.evolve(plan, sketch=with_constants(plan.sketch, choice)))
-
-
-def _excess(placed: Plan, values: Values) -> float:
-    """By how much the tiles exceed the memories and the largest tile, in bytes and elements."""
-    over = sum(use.bytes - use.capacity for use in overflows(placed))
-    limit = placed.capabilities.maximum_elements
-    return float(over + sum(elements - limit for _, elements in too_wide(placed, values)))
-
-
-class _Descent:
-    """Walks from one choice to the next better one by the cost model, one constant at a time, to
-    the neighbours in its domain, until none is better."""
-
-    def __init__(
-        self, mapped: Plan, sizes: Mapping[str, int], domains: Mapping[str, tuple[int, ...]]
-    ) -> None:
-        self._mapped, self._sizes, self._domains = mapped, sizes, domains
-        self._known: dict[tuple[int, ...], tuple[float, float]] = {}
-
-    def from_point(self, choice: Choice) -> Choice:
-        """The choice that the walk from `choice` ends at."""
-        best, better = choice, True
-        while better:
-            better = False
-            for name, domain in self._domains.items():
-                place = domain.index(best[name])
-                for value in domain[max(place - 1, 0) : place + 2]:
-                    other = {**best, name: value}
-                    if self._cost(other) < self._cost(best):
-                        best, better = other, True
-        return best
-
-    def _cost(self, choice: Choice) -> tuple[float, float]:
-        """(excess over memory and tile limits, predicted seconds)."""
-        key = tuple(choice.values())
-        if key not in self._known:
-            placed = _placed(self._mapped, choice)
-            values = sized_values(placed.sketch, self._sizes)
-            self._known[key] = (_excess(placed, values), predict(placed, values).seconds)
-        return self._known[key]
 
 
 def _distance(actual: int, aim: int) -> float:

@@ -15,7 +15,7 @@ from sketchc.base.memo import Named, memoised
 from sketchc.base.types import Scalar
 from sketchc.checker.api import Elaboration
 from sketchc.ir import nodes as ir
-from sketchc.lowering.plan import Hardware, LaunchOption, Plan, with_constants
+from sketchc.lowering.plan import Hardware, LaunchOption, Plan
 from sketchc.lowering.target import Target
 from sketchc.lowering.verify_plan import verify_plan
 from sketchc.parsing import syntax
@@ -152,7 +152,7 @@ class Planner:
     allow_unproved: bool = False
     sizes: Mapping[str, int] | None = None
     #: each program found so far
-    _programs: list[Program] = attrs.field(factory=list, init=False)
+    _programs: list[Program] = attrs.field(factory=list, kw_only=True)
 
     def plan(self, constants: Mapping[str, Scalar]) -> PlannedSketch:
         """The plan for these constants; the hardware decides on those that stay open.
@@ -162,7 +162,18 @@ class Planner:
         sketch does not check, a proof fails, or the target cannot do it, and `UsageError` for an
         option that cannot have its value.
         """
-        return self.mapped(self.proved(self.bound(constants)))
+        try:
+            return self.mapped(self.proved(self.bound(constants)))
+        except DiagnosticError:
+            if self.sizes is None:
+                raise
+        # What was chosen for the sizes cannot be proved, or fits nowhere.
+        return self._without_sizes.plan(constants)
+
+    @property
+    def _without_sizes(self) -> Planner:
+        """This planner, with its programs, where all is chosen whatever the sizes."""
+        return attrs.evolve(self, sizes=None)
 
     def bound(self, constants: Mapping[str, Scalar]) -> PlannedSketch:
         """The plan of the sketch with a value for every constant, still without domains. Raises
@@ -170,8 +181,7 @@ class Planner:
         options = _options(self.launch_options, constants)
         names = [option.name for option in self.launch_options]
         constants = {name: value for name, value in constants.items() if name not in names}
-        found = self._with_constants(constants)
-        return attrs.evolve(found, plan=attrs.evolve(found.plan, options=options))
+        return self._with_constants(constants, options)
 
     @property
     def launch_options(self) -> tuple[LaunchOption, ...]:
@@ -182,21 +192,35 @@ class Planner:
         options = self.target.capabilities.launch_options
         return tuple(option for option in options if option.name not in own)
 
-    def _with_constants(self, constants: Mapping[str, Scalar]) -> PlannedSketch:
-        found = self._bound(constants)
-        choice = {c.name: c.value for c in found.plan.sketch.constants if c.chosen_by == "plan"}
-        if not choice:
+    @property
+    def listed(self) -> tuple[Mapping[str, Scalar], ...]:
+        """The points of `available_tiling` beside the default one, where sizes choose."""
+        from sketchc.checker.api import tuning_points
+
+        known = self.sizes is not None and self.tree.tilings
+        return tuple(tuning_points(self.tree, {})) if known else ()
+
+    def _with_constants(
+        self, constants: Mapping[str, Scalar], options: Mapping[str, int]
+    ) -> PlannedSketch:
+        found = self._bound(constants, options)
+        chosen = {c.name: c for c in found.plan.sketch.constants if c.chosen_by == "plan"}
+        if not chosen:
             return found
-        again = self._bound({**constants, **choice})
-        sketch = with_constants(again.plan.sketch, choice)
+        choice = {name: constant.value for name, constant in chosen.items()}
+        again = self._without_sizes._bound({**constants, **choice}, found.plan.options)
+        settled = tuple(chosen.get(c.name, c) for c in again.plan.sketch.constants)
+        sketch = attrs.evolve(again.plan.sketch, constants=settled)
         notes = tuple(dict.fromkeys((*found.plan.notes, *again.plan.notes)))
         return attrs.evolve(again, plan=attrs.evolve(again.plan, sketch=sketch, notes=notes))
 
-    def _bound(self, constants: Mapping[str, Scalar]) -> PlannedSketch:
-        """The plan after the stage BOUND, with the values of constants in `constants`."""
+    def _bound(self, constants: Mapping[str, Scalar], options: Mapping[str, int]) -> PlannedSketch:
+        """The plan after the stage BOUND, with the values of constants in `constants` and the
+        `options` of launches that are settled."""
         declared, program = self._program(constants)
         sketch = _with_values(program.plan.sketch, declared, constants)
-        plan = self._run(Stage.BOUND, attrs.evolve(program.plan, sketch=sketch))
+        asked = attrs.evolve(program.plan, sketch=sketch, options=options)
+        plan = self._run(Stage.BOUND, asked)
         return PlannedSketch(plan, program, diagnostics=program.elaboration.diagnostics)
 
     def _program(self, constants: Mapping[str, Scalar]) -> tuple[tuple[ir.Constant, ...], Program]:

@@ -20,9 +20,10 @@ from sketchc.base.types import Scalar
 from sketchc.checker.api import tuning_points
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
+from sketchc.lowering.launches import loads_ahead
 from sketchc.lowering.passes.choose_constants import POWERS
 from sketchc.lowering.passes.pipeline import PlannedSketch, Planner
-from sketchc.lowering.plan import LaunchOption, Plan, has_product
+from sketchc.lowering.plan import LaunchOption, Plan
 
 Point = Mapping[str, Scalar]
 
@@ -61,7 +62,7 @@ class Space:
     @cached_property
     def _options(self) -> tuple[LaunchOption, ...]:
         """The options that mean something for this sketch."""
-        loops = any(map(_loads_ahead, walk.in_phases(self._default.phases)))
+        loops = any(map(loads_ahead, walk.in_phases(self._default.phases)))
         return tuple(
             option
             for option in self.planner.launch_options
@@ -140,11 +141,3 @@ def _values(constant: ir.Constant) -> tuple[Scalar, ...]:
 
 def _coordinate(value: Scalar) -> float:
     return math.log2(value) if value > 0 else float(value) - 1.0
-
-
-def _loads_ahead(statement: ir.Statement) -> bool:
-    """Whether a statement is a loop that a target may pipeline."""
-    if not isinstance(statement, ir.For):
-        return False
-    hinted = statement.stages is not None or {"pipeline", "async"} & set(statement.hints)
-    return bool(hinted) or has_product(statement.body)

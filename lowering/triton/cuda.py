@@ -27,6 +27,7 @@ CAPABILITIES = Capabilities(
         LaunchOption("num_warps", (1, 2, 4, 8, 16)),
         LaunchOption("num_stages", (1, 2, 3, 4, 5, 6), of_loops=True),
     ),
+    trusted_below=0.92,
 )
 
 TARGET = triton_target(

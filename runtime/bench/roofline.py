@@ -24,9 +24,9 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import Value, evaluate, host_values
 from sketchc.ir.walk import references
-from sketchc.lowering.cost.work import PRECISION_OF_TYPE, precision_class
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.plan import Plan, is_product
+from sketchc.lowering.precisions import PRECISION_OF_TYPE, precision_class
 from sketchc.lowering.registry import load_target
 from sketchc.runtime.bench.machine import Machine
 from sketchc.runtime.cases.binding import Binding

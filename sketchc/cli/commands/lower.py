@@ -60,6 +60,7 @@ class _Command:
         plan, settled = planned.plan, dict(self.constants)
         if self.sizes:
             settled |= {c.name: c.value for c in plan.sketch.constants if c.chosen_by == "plan"}
+            settled |= plan.options
         origin = Origin(source.text, tree.name, self.target[0], plan.hardware.name, settled)
         language = load_language(kernel.language)
         return attrs.evolve(kernel, source=with_origin(kernel.source, language, origin))

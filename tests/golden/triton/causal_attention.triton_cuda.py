@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 TM = 64  # chosen for h200, one of 16, 32, 64
-TN = 64  # chosen for h200, one of 16, 32, 64
+TN = 32  # chosen for h200, one of 16, 32, 64
 
 
 # The library: nan_maximum, floor_remainder, floor_quotient, exponential.
@@ -207,8 +207,8 @@ def causal_attention(
         B * HQ * M + 2 * B * HQ + B * M + HQ * M + 2 * B + 2 * HQ + M + 2,
         B * D * HQ * M + D * HQ * M + D * M + 194 * D,
         HK + HQ,
-        B * D * HK * N + D * HQ * N + 2 * D * M + D * N + 386 * D,
-        M * N + 2 * M + 193 * N + 384,
+        B * D * HK * N + D * HQ * N + 2 * D * M + D * N + 258 * D,
+        M * N + 2 * M + 193 * N + 256,
     )
     programs = B * HQ * triton.cdiv(M, TM)
     require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
@@ -231,8 +231,8 @@ def causal_attention(
                 D_BLOCK=D_BLOCK,
                 MASK_given=MASK_given,
                 INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                num_warps=4,
-                num_stages=3,
+                num_warps=8,
+                num_stages=4,
             )
     if Y_dense is not Y:
         Y.copy_(Y_dense)

@@ -8,7 +8,7 @@ import triton.language as tl
 
 TP = 128  # chosen for h200, one of 32, 64, 128
 TO = 64  # chosen for h200, one of 16, 32, 64
-TK = 32  # chosen for h200, one of 16, 32, 64
+TK = 16  # chosen for h200, one of 16, 32, 64
 
 
 # The library: floor_remainder, floor_quotient.
@@ -240,10 +240,10 @@ def conv2d(
         CG,
         KH,
         CG * KH,
-        CG * KH * KW + KH * KW + 96,
-        CG * KH * KW + CG * abs(groups) + 96,
+        CG * KH * KW + KH * KW + 48,
+        CG * KH * KW + CG * abs(groups) + 48,
         abs(stride),
-        CG * KH * KW + KW + 96,
+        CG * KH * KW + KW + 48,
         abs(dilation),
         KH * abs(dilation) + abs(OH) * abs(stride) + abs(padding),
         C,
@@ -256,7 +256,7 @@ def conv2d(
         + 384 * C * H * W
         + KH * W * abs(dilation)
         + W * abs(OH) * abs(stride)
-        + 96 * H * W
+        + 48 * H * W
         + KW * abs(dilation)
         + W * abs(padding)
         + abs(OW) * abs(stride)
@@ -264,7 +264,7 @@ def conv2d(
         2 * N * abs(OH) * abs(OW) + 128,
         O_,
         CG * KH * KW * O_,
-        CG * KH * KW * abs(OG) * abs(groups) + CG * KH * KW * abs(OG) + 193 * CG * KH * KW + 96,
+        CG * KH * KW * abs(OG) * abs(groups) + CG * KH * KW * abs(OG) + 193 * CG * KH * KW + 48,
         2 * abs(OG) + 64,
         N * O_ * abs(OH) * abs(OW),
         N * O_ * abs(OH) * abs(OH) * abs(OW) * abs(OW)
@@ -302,7 +302,7 @@ def conv2d(
                 TK=TK,
                 BIAS_given=BIAS_given,
                 INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                num_warps=4,
+                num_warps=8,
                 num_stages=4,
             )
     if Y_dense is not Y:

@@ -1,0 +1,66 @@
+"""What the matrix products of a launch take of a thread's registers, beyond what is good for them.
+
+A compiler that runs out of registers for a product keeps operands in memory, and kernels are then
+two to thirty times slower: so were points of the tuning spaces recorded on an H200 (docs/COST.md).
+"""
+
+from __future__ import annotations
+
+import math
+
+from sketchc.ir import nodes as ir
+from sketchc.ir import walk
+from sketchc.ir.evaluate import evaluate
+from sketchc.lowering.plan import Plan, is_product
+from sketchc.lowering.precisions import precision_class
+from sketchc.lowering.sample_sizes import Values
+
+THREADS_PER_WARP = 32
+#: Accumulators of a product that a thread may have.
+_ACCUMULATORS = 128
+#: Elements of both operands that a thread reads for a product that no matrix unit takes: its rows
+#: and columns of the result over all the depth. Where an operand is read across its rows, all of
+#: them are held at once.
+_OPERANDS, _OPERANDS_ACROSS = 768, 512
+#: Elements of a tile that a thread loads for a product from places of several computed indices,
+#: each of which takes registers, too.
+_INDEXED = 8
+
+
+def crowding(plan: Plan, body: tuple[ir.Statement, ...], values: Values, warps: int) -> float:
+    """By how much the products in `body` exceed what is good for the registers of a thread, in
+    powers of two, where a program has so many `warps`; 0 where they do not. `values` are those of
+    the host's scalars."""
+    statements = list(walk.statements(body))
+    products = [statement for statement in statements if is_product(statement)]
+    threads = warps * THREADS_PER_WARP
+    shares = [share for each in products for share in _shares(plan, each, values, threads)]
+    read = {tile for statement in products for tile in walk.reads(statement)}
+    for statement in statements:
+        if isinstance(statement, ir.Load) and statement.tile in read and _computed(statement) > 1:
+            lanes = math.prod(_extents(plan, statement.tile, values))
+            shares.append(lanes / threads / _INDEXED)
+    return math.log2(max([1.0, *shares]))
+
+
+def _shares(plan: Plan, product: ir.Compute, values: Values, threads: int) -> list[float]:
+    """What a product takes of each limit."""
+    accumulators = math.prod(_extents(plan, product.destination, values)) / threads
+    found = [accumulators / _ACCUMULATORS]
+    left = product.operands[0]
+    if isinstance(left, ir.TileOperand) and precision_class(plan, product).startswith("ieee"):
+        turned = product.attributes.get("trans_a")
+        depth = _extents(plan, left.tile, values)[-2 if turned else -1]
+        across = turned or product.attributes.get("trans_b")
+        elements = 2 * math.sqrt(max(accumulators, 1.0)) * depth
+        found.append(elements / (_OPERANDS_ACROSS if across else _OPERANDS))
+    return found
+
+
+def _computed(load: ir.Load) -> int:
+    """The axes of the tensor on which each lane of a load has an index of its own."""
+    return sum(isinstance(each, ir.IndexSubscript) for each in load.access.subscripts)
+
+
+def _extents(plan: Plan, tile: str, values: Values) -> list[int]:
+    return [int(evaluate(extent, values)) for extent in plan.sketch.tile(tile).extents]
