@@ -14,7 +14,7 @@ from sketchc.cli import options
 from sketchc.cli.consoles import make_console
 
 if TYPE_CHECKING:
-    from sketchc.runtime.verify.verify import Candidate
+    from sketchc.runtime.toolchains.base import Toolchain
 
 #: Seconds between two updates of the progress line within one step of the work.
 _REFRESH = 0.2
@@ -59,13 +59,13 @@ class NotTimedHereError(UsageError):
     """The target does not run at its own speed on this machine."""
 
 
-def require_speed(candidate: Candidate) -> None:
+def require_speed(toolchain: Toolchain) -> None:
     """Raises `UsageError` where the target does not run at its own speed."""
-    status = candidate.toolchain.status()
+    status = toolchain.status()
     if not status.can_run or status.interpreted:
         how = f"runs: {status.how_it_runs}" if status.can_run else "it cannot run"
         advice = f"; {status.advice}" if status.advice else ""
-        msg = f"{candidate.plan.target} cannot be timed on this machine: {how}{advice}"
+        msg = f"{toolchain.target} cannot be timed on this machine: {how}{advice}"
         raise NotTimedHereError(msg)
 
 
