@@ -69,10 +69,10 @@ def require_speed(toolchain: Toolchain) -> None:
         raise NotTimedHereError(msg)
 
 
-def positive_sizes(pairs: tuple[str, ...]) -> dict[str, int]:
-    """The sizes of `--symbols`. Raises `UsageError` for what is not a positive integer."""
-    sizes = options.parse_sizes(pairs)
+def positive_sizes(pairs: tuple[str, ...], option: str = "--symbols") -> dict[str, int]:
+    """The sizes of an option. Raises `UsageError` for what is not a positive integer."""
+    sizes = options.parse_sizes(pairs, option)
     for name, value in sizes.items():
         if value < 1:
-            refuse(f"--symbols {name}={value}: a size to measure at is a positive integer")
+            refuse(f"{option} {name}={value}: a size to measure at is a positive integer")
     return sizes

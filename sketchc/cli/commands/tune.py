@@ -19,22 +19,32 @@ from sketchc.cli import options
 from sketchc.cli.consoles import make_console
 from sketchc.cli.options import store_option, task_errors
 from sketchc.cli.timed import Say, positive_sizes, require_speed, timing_progress
-from sketchc.cli.tuning.tune_sketch import TuneRequest, again, duration, tune_sketch
+from sketchc.cli.tuning.tune_sketch import (
+    TuneRequest,
+    again,
+    again_for_sizes,
+    duration,
+    tune_for_sizes,
+    tune_sketch,
+)
 from sketchc.cli.verify_files import VerifyRequest, lowered_early
 from sketchc.runtime.report.drawings import axes, check_file
 from sketchc.runtime.verify.seed import fresh_seed
 
 if TYPE_CHECKING:
     from sketchc.runtime.tasks.client import TaskClient
+    from sketchc.runtime.tune.sizes import SizesTuning
     from sketchc.runtime.tune.tuner import Tuning
 
 
 @attrs.frozen
 class _Command:
-    """The options of the command line. `task` is the file with the task, `alone` where there is no
-    other, and the built-in Designer makes the sketch, which is kept in the file `output`."""
+    """The options of the command line. `sizes` are those of `--sizes`; `task` is the file with the
+    task, `alone` where there is no other, and the built-in Designer makes the sketch, which is kept
+    in the file `output`."""
 
     asked: TuneRequest
+    sizes: tuple[dict[str, int], ...]
     task: str
     alone: bool
     output: str | None
@@ -58,6 +68,14 @@ class _Command:
 @options.hardware_option
 @options.set_option("Bind a constexpr: it does not vary.")
 @options.symbols_option("The sizes to tune for; default: the task's.")
+@click.option(
+    "--sizes",
+    "many",
+    multiple=True,
+    metavar="M=256,N=64",
+    help="Several times, in place of --symbols: the fewest points such that each of these sizes is "
+    "within 5 % of its best.",
+)
 @options.sketch_option
 @click.option(
     "--budget",
@@ -87,6 +105,7 @@ def tune(
     output: str | None,
     settings: tuple[str, ...],
     symbols: tuple[str, ...],
+    many: tuple[str, ...],
     name: str | None,
     budget: float,
     search: str,
@@ -113,6 +132,7 @@ def tune(
       sketchc tune examples/matmul.sketch --task examples/tasks/matmul.py --target cpp
       sketchc tune examples/tasks/softmax.py --target cpp -o softmax.sketch
       sketchc tune x.sketch --task x.py -t cpp --symbols M=4096,N=512 --budget 5m --plot best.png
+      sketchc tune x.sketch --task x.py -t cpp --sizes M=64,N=4096 --sizes M=4096,N=64
       sketchc lower examples/matmul.sketch --target cpp --tuned
     """
     with task_errors(as_json=as_json):
@@ -126,8 +146,11 @@ def tune(
         options.resolve_target(request.target, request.hardware)
         limits = Limits(search, budget, fresh_seed() if seed is None else seed)
         threads = threads or len(os.sched_getaffinity(0))
+        sizes = tuple(positive_sizes((one,), "--sizes") for one in many)
+        if sizes and (symbols or plot is not None):
+            refuse("--sizes stands in place of --symbols, and has no --plot: leave these out")
         asked_for = TuneRequest(request, limits, positive_sizes(symbols), threads, store)
-        return _told(_Command(asked_for, task or file, alone, output, plot, as_json, quiet))
+        return _told(_Command(asked_for, sizes, task or file, alone, output, plot, as_json, quiet))
 
 
 def _is_task_alone(request: VerifyRequest, task: str | None, output: str | None) -> bool:
@@ -170,23 +193,28 @@ def _told(command: _Command) -> int:
         else:
             click.echo(f"failed ({error.failure}): {file}: {error}", err=True)
         return 1
-    if command.plot is not None:
-        _draw_search(found, command.plot)
     _report(command, found, code)
     return 0
 
 
-def _report(command: _Command, found: Tuning, code: str) -> None:
-    from sketchc.runtime.tune import text
+def _report(command: _Command, found: Tuning | SizesTuning, code: str) -> None:
+    from sketchc.runtime.tune import sizes_text, text
+    from sketchc.runtime.tune.tuner import Tuning
 
+    if command.plot is not None:
+        assert isinstance(found, Tuning)  # several sizes have no plot
+        _draw_search(found, command.plot)
     if command.as_json:
         own = {"command": shlex.join(["sketchc", *sys.argv[1:]]), "again": code, "passed": True}
-        click.echo(json.dumps({**own, **text.to_json(found)}, indent=2))
-    else:
+        told = text.to_json(found) if isinstance(found, Tuning) else sizes_text.to_json(found)
+        click.echo(json.dumps({**own, **told}, indent=2))
+    elif isinstance(found, Tuning):
         text.show(found, code, make_console())
+    else:
+        sizes_text.show(found, code, make_console())
 
 
-def _tuned(command: _Command) -> tuple[Tuning, str]:
+def _tuned(command: _Command) -> tuple[Tuning | SizesTuning, str]:
     """Tune; returns what was found and the command that gives its code. Raises `SketchError`,
     `UsageError` and `MeasurementFailedError`."""
     from sketchc.runtime.tasks.task import load_task
@@ -202,9 +230,12 @@ def _tuned(command: _Command) -> tuple[Tuning, str]:
         if command.alone:
             file = _designed(command, task, Path(folder), say)
             asked = attrs.evolve(asked, request=attrs.evolve(asked.request, file=file))
-        found, tree = tune_sketch(asked, task, say)
         unkept = command.task if command.alone and command.output is None else ""
-        return found, again(asked.request, tree, found, unkept)
+        if command.sizes:
+            many, tree = tune_for_sizes(asked, command.sizes, task, say)
+            return many, again_for_sizes(asked, tree, many, unkept)
+        found, tree = tune_sketch(asked, task, say)
+        return found, again(asked.request, tree, found.best, unkept)
 
 
 @attrs.frozen

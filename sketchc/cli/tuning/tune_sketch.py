@@ -14,7 +14,7 @@ import click
 
 from sketchc.api import sketches
 from sketchc.base.types import Scalar
-from sketchc.cli.options import recorder
+from sketchc.cli.options import recorder, store_path
 from sketchc.cli.timed import Say, require_speed
 from sketchc.cli.tuning.tuned import compilers
 from sketchc.cli.verify_files import VerifyRequest, candidate_of, types_of, verify_one
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from sketchc.parsing import syntax
     from sketchc.runtime.bench.prepared import Prepared
     from sketchc.runtime.store.recording import Recorder
-    from sketchc.runtime.store.tunings import PointRow, Setting
+    from sketchc.runtime.store.tunings import Best, PointRow, Setting
     from sketchc.runtime.store.writing import TaskText
     from sketchc.runtime.tasks.client import TaskClient
-    from sketchc.runtime.tune.tuner import Limits, Tuning
+    from sketchc.runtime.tune.sizes import SizesTuning
+    from sketchc.runtime.tune.tuner import Limits, Request, Tuning
     from sketchc.runtime.verify.verify import Candidate
 
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -59,59 +60,119 @@ class TuneRequest:
 def tune_sketch(asked: TuneRequest, task: TaskClient, say: Say) -> tuple[Tuning, syntax.Sketch]:
     """Tune; returns what was found, and the sketch, or its instance for the task's types. Raises
     `SketchError`, `UsageError` and `MeasurementFailedError`."""
-    from sketchc.runtime.bench.machine import cache_bytes, device_name
-    from sketchc.runtime.bench.prepared import prepare
-    from sketchc.runtime.bench.schedule import Schedule, Settings
     from sketchc.runtime.store.tunings import Best
-    from sketchc.runtime.tune.tuner import Request, tune
-
-    request = asked.request
-    candidate = candidate_of(request, task)
-    require_speed(candidate.toolchain)
-    device = device_name(candidate.device)
-    schedule = Schedule(warm_up_seconds=_WARM_UP)
-    settings = Settings(
-        *(asked.limits.seed, asked.threads, schedule, asked.sizes, request.constants),
-        device=candidate.device,
-    )
-    tree, space = _space(request, task, candidate)
-    prepared, _ = prepare(candidate, task, settings, say, lambda: None)
-    kept = recorder(asked.store, task)
-    setting = None if kept.task is None else _setting(prepared, kept.task, device)
-    versions = candidate.toolchain.status().versions
-
-    def record(rows: Sequence[PointRow]) -> None:
-        if setting is not None:
-            kept.points(setting, rows, versions)
+    from sketchc.runtime.tune.tuner import tune
 
     with tempfile.TemporaryDirectory() as folder:
-        found = tune(
-            Request(
-                *(space, prepared, device, cache_bytes(candidate.device), Path(folder)),
-                *(asked.limits, _Verifier(request, task, kept), record),
-                *(_known(asked.store, setting), say),
-            )
+        session = _Session(asked, task, Path(folder), say)
+        request, setting = session.request(asked.sizes)
+        found = tune(request)
+    default = None if found.default_times is None else found.default_times.median
+    session.keep(setting, Best(found.best, found.best_times.median, default))
+    return found, session.tree
+
+
+def tune_for_sizes(
+    asked: TuneRequest, sizes: Sequence[dict[str, int]], task: TaskClient, say: Say
+) -> tuple[SizesTuning, syntax.Sketch]:
+    """Tune for several `sizes` in place of those in `asked`; each keeps the point that serves it.
+    Returns and raises as `tune_sketch` does."""
+    from sketchc.runtime.store.tunings import Best
+    from sketchc.runtime.tune.sizes import tune_sizes
+
+    with tempfile.TemporaryDirectory() as folder:
+        session = _Session(asked, task, Path(folder), say)
+        requests = [session.request(one) for one in sizes]
+        found = tune_sizes([request for request, _ in requests])
+    for row, (_, setting) in zip(found.sizes, requests, strict=True):
+        point = found.points[row.chosen]
+        session.keep(setting, Best(point, row.chosen_seconds, row.seconds[0]))
+    return found, session.tree
+
+
+class _Session:
+    """A sketch and its task, opened to be tuned at one size or several; builds go into `folder`.
+    Raises `SketchError` and `UsageError`."""
+
+    def __init__(self, asked: TuneRequest, task: TaskClient, folder: Path, say: Say) -> None:
+        from sketchc.runtime.bench.machine import device_name
+
+        self._asked, self._task, self._folder, self._say = asked, task, folder, say
+        self._candidate = candidate_of(asked.request, task)
+        require_speed(self._candidate.toolchain)
+        self._device = device_name(self._candidate.device)
+        self.tree, self._space = _space(asked.request, task, self._candidate)
+        self._kept = recorder(asked.store, task)
+        self._versions = self._candidate.toolchain.status().versions
+
+    def request(self, sizes: dict[str, int]) -> tuple[Request, Setting | None]:
+        """What is tuned at `sizes` in place of the task's, and what the store knows it by (None:
+        nothing is kept)."""
+        from sketchc.runtime.bench.machine import cache_bytes
+        from sketchc.runtime.bench.prepared import prepare
+        from sketchc.runtime.bench.schedule import Schedule, Settings
+        from sketchc.runtime.tune.tuner import Request
+
+        asked, candidate, kept = self._asked, self._candidate, self._kept
+        settings = Settings(
+            *(asked.limits.seed, asked.threads, Schedule(warm_up_seconds=_WARM_UP), sizes),
+            asked.request.constants,
+            device=candidate.device,
         )
-    if setting is not None:
-        default = None if found.default_times is None else found.default_times.median
-        kept.best_point(setting, Best(found.best, found.best_times.median, default), versions)
-    return found, tree
+        prepared, _ = prepare(candidate, self._task, settings, self._say, lambda: None)
+        setting = None if kept.task is None else _setting(prepared, kept.task, self._device)
+
+        def record(rows: Sequence[PointRow]) -> None:
+            if setting is not None:
+                kept.points(setting, rows, self._versions)
+
+        request = Request(
+            *(self._space, prepared, self._device, cache_bytes(candidate.device), self._folder),
+            *(asked.limits, _Verifier(asked.request, self._task, kept), record),
+            *(_known(asked.store, setting), self._say),
+        )
+        return request, setting
+
+    def keep(self, setting: Setting | None, best: Best) -> None:
+        """Keep the point that was chosen, for `lower --tuned`."""
+        if setting is not None:
+            self._kept.best_point(setting, best, self._versions)
 
 
-def again(request: VerifyRequest, tree: syntax.Sketch, found: Tuning, task: str = "") -> str:
+def again(request: VerifyRequest, tree: syntax.Sketch, best: Point, task: str = "") -> str:
     """The command that gives the winner's code; of a sketch with `types:` it names the instance,
     and `task` is the one that the built-in Designer made a sketch of that nobody has kept."""
     from sketchc.runtime.tune.tuner import settings_text
 
+    point = {**request.constants, **best}
+    words = _naming(request, tree, task)
+    return shlex.join([*words, *(["--set", settings_text(point)] if point else [])])
+
+
+def again_for_sizes(
+    asked: TuneRequest, tree: syntax.Sketch, found: SizesTuning, task: str = ""
+) -> str:
+    """The command that gives the code for the first of several sizes: from the store, where it is
+    kept with its sketch in a file."""
+    from sketchc.runtime.tune.tuner import settings_text
+
+    request, row = asked.request, found.sizes[0]
+    if task or asked.store is None:
+        return again(request, tree, found.points[row.chosen], task)
+    words = [*_naming(request, tree), "--tuned"]
+    words += ["--set", settings_text(request.constants)] if request.constants else []
+    words += ["--store", str(asked.store)] if asked.store != store_path(None) else []
+    return shlex.join([*words, "--symbols", settings_text(row.symbols)])
+
+
+def _naming(request: VerifyRequest, tree: syntax.Sketch, task: str = "") -> list[str]:
     name = request.sketch if tree.generic is None else tree.name
     words = ["sketchc", "lower", request.file]
     if task:
         words = ["sketchc", "gen", task, "--designer", "builtin"]
-    words += ["--target", found.target]
+    words += ["--target", request.target]
     words += [] if request.hardware is None else ["--hardware", request.hardware]
-    words += [] if name is None else ["--sketch", name]
-    point = {**request.constants, **found.best}
-    return shlex.join([*words, *(["--set", settings_text(point)] if point else [])])
+    return words + ([] if name is None else ["--sketch", name])
 
 
 def _setting(prepared: Prepared, task: TaskText, device: str) -> Setting:
