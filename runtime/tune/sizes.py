@@ -20,7 +20,8 @@ from sketchc.runtime.bench import driver
 from sketchc.runtime.bench.driver import MeasurementFailedError
 from sketchc.runtime.bench.prepared import OutputCheck
 from sketchc.runtime.tune.building import Builder
-from sketchc.runtime.tune.cover import cover
+from sketchc.runtime.tune.cover import TOLERANCE, cover
+from sketchc.runtime.tune.rule import Rule, Served, learn
 from sketchc.runtime.tune.surrogate import Floats
 from sketchc.runtime.tune.timing import PointTimer
 from sketchc.runtime.tune.tuner import Dropped, Kernels, Limits, Request, search_of
@@ -75,6 +76,18 @@ class SizesTuning:
     dropped: tuple[Dropped, ...]
     rejected: tuple[Dropped, ...]
     seconds: float
+
+    @property
+    def rule(self) -> Rule:
+        """Which of the chosen points to take at other sizes, by a few questions."""
+        return learn([self._served(row) for row in self.sizes])
+
+    def _served(self, row: SizeResult) -> Served:
+        """The size with the chosen points that serve it, the fastest first."""
+        limit = (1.0 + TOLERANCE) * row.best_seconds
+        times = {place: row.seconds[place] for place in self.chosen}
+        near = {place: value for place, value in times.items() if value and value <= limit}
+        return Served(row.symbols, tuple(sorted(near, key=lambda place: near[place])))
 
 
 @attrs.frozen

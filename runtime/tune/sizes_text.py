@@ -13,6 +13,7 @@ from rich.table import Table
 from sketchc.base.json_form import to_plain
 from sketchc.runtime.bench.text import seconds_text
 from sketchc.runtime.tune.cover import TOLERANCE
+from sketchc.runtime.tune.rule import lines
 from sketchc.runtime.tune.sizes import SizeResult, SizesTuning
 from sketchc.runtime.tune.text import dropped_lines
 from sketchc.runtime.tune.tuner import settings_text
@@ -44,6 +45,8 @@ def show(found: SizesTuning, again: str, console: Console) -> None:
         table.add_row(sizes_text(row.symbols), *cells, seconds_text(row.best_seconds))
     console.print(table)
     say(conclusion(found))
+    for line in rule_lines(found):
+        say(escape(line))
     say(f"again: {escape(again)}")
 
 
@@ -62,7 +65,15 @@ def conclusion(found: SizesTuning) -> str:
     return f"passed: {points} {many} sizes within {TOLERANCE:.0%} of the best point of each (*)"
 
 
+def rule_lines(found: SizesTuning) -> list[str]:
+    """Which point to take at which sizes, a line for each question; none for a single point."""
+    if len(found.chosen) == 1:
+        return []
+    names = [settings_text(point) for point in found.points]
+    return ["rule:", *lines(found.rule, names, "  ")]
+
+
 def to_json(found: SizesTuning) -> dict[str, Any]:
     """Everything that was found as JSON-able data."""
     plain: dict[str, Any] = to_plain(attrs.asdict(found))
-    return plain
+    return plain | {"rule": "\n".join(rule_lines(found)[1:])}

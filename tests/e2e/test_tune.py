@@ -342,6 +342,7 @@ def test_few_points_serve_several_sizes(place: Place) -> None:
         assert len(row["seconds"]) == len(found["points"]) == 3
         assert row["chosen"] in found["chosen"]
         assert row["seconds"][row["chosen"]] <= 1.05 * min(row["seconds"])
+    assert (found["rule"] == "") == (len(found["chosen"]) == 1)
     for asked, row in (("1100", 0), ("3", 1)):
         place_in_table = found["sizes"][row]["chosen"]
         words = [str(place.folder / "twice.sketch"), "-t", "cpp", "--tuned", "--symbols"]
