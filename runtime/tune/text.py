@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -34,11 +34,8 @@ def show(found: Tuning, again: str, console: Console) -> None:
     say(counts(found))
     for why in found.illegal:
         say(f"illegal: {why.points} points, {why.code}, as: {escape(why.example)}")
-    told = [*found.dropped, *found.rejected]
-    for one in told[:_MOST_TOLD]:
-        say(f"dropped: {escape(dropped_text(one))}")
-    if len(told) > _MOST_TOLD:
-        say(f"dropped: {len(told) - _MOST_TOLD} more points; --json has them all")
+    for line in dropped_lines([*found.dropped, *found.rejected]):
+        say(escape(line))
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("", "point", "median", "95 % interval"):
         table.add_column(name, overflow="fold")
@@ -78,6 +75,13 @@ def conclusion(found: Tuning) -> str:
         f"passed: {gain.of_medians:.2f}x of the plan's choice ({gain.low:.2f} to {gain.high:.2f}), "
         "measured in turn in a fresh process"
     )
+
+
+def dropped_lines(told: Sequence[Dropped]) -> list[str]:
+    """The points that do not count, a line each; of many the first ones."""
+    lines = [f"dropped: {dropped_text(one)}" for one in told[:_MOST_TOLD]]
+    more = len(told) - _MOST_TOLD
+    return [*lines, *([f"dropped: {more} more points; --json has them all"] if more > 0 else [])]
 
 
 def dropped_text(one: Dropped) -> str:

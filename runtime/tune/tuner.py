@@ -273,7 +273,7 @@ def tune(request: Request) -> Tuning:
     with closing(builder), closing(request.timer(check, builder)) as timer:
         sizes = (prepared.symbols, prepared.binding.params, settings.threads)
         kernels = Kernels(space, *sizes, builder, timer, request.record)
-        search = _search(kernels, limits)
+        search = search_of(kernels, limits, [0])
         search.run(times := kernels.remember(request.known))
         seconds = time.monotonic() - kernels.started
         say("times the fastest points once more")
@@ -323,14 +323,14 @@ def _measured_again(
     return ([] if first.failure else first.samples), last.samples
 
 
-def _search(kernels: Kernels, limits: Limits) -> Search:
-    """The search, which begins with the plan's own choice, and whose clock runs from now on."""
+def search_of(kernels: Kernels, limits: Limits, start: Sequence[int]) -> Search:
+    """The search, which begins with the points `start`, and whose clock is that of `kernels`."""
 
     def after(share: float) -> Callable[[], bool]:
         return lambda: time.monotonic() - kernels.started >= share * limits.budget
 
     strategy = STRATEGIES[limits.strategy]()
-    return Search(kernels, strategy, limits.seed, [0], after(1.0), after(_PLANNING))
+    return Search(kernels, strategy, limits.seed, start, after(1.0), after(_PLANNING))
 
 
 def _verified(

@@ -371,5 +371,8 @@ def default_folder(wanted: RunOptions, configuration: Configuration, resume: boo
 
 
 def _taken(folder: Path) -> bool:
-    """Whether a run was started in `folder`, or several for lists of inputs (`gen_lists`)."""
-    return RunFolder(folder).exists() or (folder / "trace.json").exists()
+    """Whether a run was started in `folder`, or several for lists of inputs (`gen_lists`) or for
+    tuning (`tuning.gen_tuned`)."""
+    return RunFolder(folder).exists() or any(
+        (folder / name).exists() for name in ("trace.json", "untuned")
+    )

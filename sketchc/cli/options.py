@@ -132,14 +132,14 @@ def parse_assignments(pairs: Iterable[str], option: str) -> dict[str, Scalar]:
     return values
 
 
-def parse_sizes(pairs: Iterable[str]) -> dict[str, int]:
-    """The sizes of `--symbols`. Raises `UsageError` for what is not an integer of 64 bits."""
+def parse_sizes(pairs: Iterable[str], option: str = "--symbols") -> dict[str, int]:
+    """The sizes of an option. Raises `UsageError` for what is not an integer of 64 bits."""
     sizes: dict[str, int] = {}
-    for name, value in parse_assignments(pairs, "--symbols").items():
+    for name, value in parse_assignments(pairs, option).items():
         if isinstance(value, bool) or not isinstance(value, int):
-            refuse(f"--symbols: the size {name} must be a whole number, not {value}")
+            refuse(f"{option}: the size {name} must be a whole number, not {value}")
         if abs(value) > LARGEST_SIZE:
-            refuse(f"--symbols: the size {name} does not fit 64 bits")
+            refuse(f"{option}: the size {name} does not fit 64 bits")
         sizes[name] = value
     return sizes
 

@@ -14,7 +14,7 @@ from sketchc.cli import options
 from sketchc.cli.consoles import make_console
 
 if TYPE_CHECKING:
-    from sketchc.runtime.verify.verify import Candidate
+    from sketchc.runtime.toolchains.base import Toolchain
 
 #: Seconds between two updates of the progress line within one step of the work.
 _REFRESH = 0.2
@@ -59,20 +59,20 @@ class NotTimedHereError(UsageError):
     """The target does not run at its own speed on this machine."""
 
 
-def require_speed(candidate: Candidate) -> None:
+def require_speed(toolchain: Toolchain) -> None:
     """Raises `UsageError` where the target does not run at its own speed."""
-    status = candidate.toolchain.status()
+    status = toolchain.status()
     if not status.can_run or status.interpreted:
         how = f"runs: {status.how_it_runs}" if status.can_run else "it cannot run"
         advice = f"; {status.advice}" if status.advice else ""
-        msg = f"{candidate.plan.target} cannot be timed on this machine: {how}{advice}"
+        msg = f"{toolchain.target} cannot be timed on this machine: {how}{advice}"
         raise NotTimedHereError(msg)
 
 
-def positive_sizes(pairs: tuple[str, ...]) -> dict[str, int]:
-    """The sizes of `--symbols`. Raises `UsageError` for what is not a positive integer."""
-    sizes = options.parse_sizes(pairs)
+def positive_sizes(pairs: tuple[str, ...], option: str = "--symbols") -> dict[str, int]:
+    """The sizes of an option. Raises `UsageError` for what is not a positive integer."""
+    sizes = options.parse_sizes(pairs, option)
     for name, value in sizes.items():
         if value < 1:
-            refuse(f"--symbols {name}={value}: a size to measure at is a positive integer")
+            refuse(f"{option} {name}={value}: a size to measure at is a positive integer")
     return sizes

@@ -12,7 +12,8 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from sketchc.runtime.store.tunings import KILLED, PointRow
 from sketchc.runtime.tasks.task import load_task
 from sketchc.runtime.toolchains.base import Artefact
 from sketchc.runtime.toolchains.cpp.toolchain import CppToolchain
+from sketchc.runtime.tune.sizes import SizesTuning, tune_sizes
 from sketchc.runtime.tune.tuner import Limits, Request, Tuning, tune
 from sketchc.runtime.verify.verify import Candidate
 
@@ -219,6 +221,27 @@ def searched(
     known: Sequence[PointRow] = (),
 ) -> tuple[Tuning, list[PointRow]]:
     """What a search of all points finds, with the rows that it hands on to be kept."""
+    rows: list[PointRow] = []
+    with requests(place, faults, reject, [1000]) as (request,):
+        return tune(attrs.evolve(request, record=rows.extend, known=known)), rows
+
+
+def searched_sizes(
+    place: Place, faults: dict[int, Callable[[str], str]], reject: tuple[int, ...]
+) -> SizesTuning:
+    """What a search of all points at two sizes finds."""
+    with requests(place, faults, reject, [1000, 65]) as found:
+        return tune_sizes(found)
+
+
+@contextmanager
+def requests(
+    place: Place,
+    faults: dict[int, Callable[[str], str]],
+    reject: tuple[int, ...],
+    sizes: Sequence[int],
+) -> Iterator[list[Request]]:
+    """Requests to search all points at each of the sizes."""
     source = read(str(place.folder / "twice.sketch"))
     from sketchc.api.sketches import the_sketch
 
@@ -226,18 +249,19 @@ def searched(
     plan = space.plan({}).plan
     kernel = load_target("cpp").emit(plan)
     candidate = Candidate(plan, kernel, Faulty(faults), "twice.sketch", source)
-    settings = Settings(5, 1, Schedule(warm_up_seconds=0.0), {"N": 1000})
-    rows: list[PointRow] = []
+    schedule = Schedule(warm_up_seconds=0.0)
     builds = Path(tempfile.mkdtemp(dir=place.folder))
+    found = []
     with load_task(str(place.folder / "twice.py")) as task:
-        prepared, _ = prepare(candidate, task, settings, lambda doing: None, lambda: None)
-        request = Request(
-            *(space, prepared, "a chip", 1 << 20, builds, Limits("all", 60.0, 5)),
-            verify=lambda point: "it was rejected" if point["T"] in reject else "",
-            record=rows.extend,
-            known=known,
-        )
-        return tune(request), rows
+        for size in sizes:
+            settings = Settings(5, 1, schedule, {"N": size})
+            prepared, _ = prepare(candidate, task, settings, lambda doing: None, lambda: None)
+            request = Request(
+                *(space, prepared, "a chip", 1 << 20, builds, Limits("all", 60.0, 5)),
+                verify=lambda point: "it was rejected" if point["T"] in reject else "",
+            )
+            found.append(request)
+        yield found
 
 
 def test_wrong_and_crashing_points_are_dropped_and_the_others_timed(place: Place) -> None:
@@ -293,3 +317,66 @@ def test_points_that_do_not_compile_or_pass_are_not_the_best(place: Place) -> No
 def test_where_no_point_counts_it_says_why(place: Place) -> None:
     with pytest.raises(MeasurementFailedError, match="no point passes: its outputs are wrong"):
         searched(place, {64: wrong, 128: wrong, 256: wrong})
+
+
+# ---------------------------------------------------------------- several sizes at once
+
+MANY = ["--sizes", "N=1000", "--sizes", "N=64", "--sizes", "N=65"]
+
+
+def several(place: Place, *more: str) -> list[str]:
+    words = place.words("--search", "all", *more)
+    at = words.index("--symbols")
+    return [*words[:at], *words[at + 2 :]]
+
+
+def test_few_points_serve_several_sizes(place: Place) -> None:
+    """The table has every point that is measured at every size; each size keeps the point that
+    serves it, and a later `lower --tuned` takes that of the nearest size."""
+    status, out, err = place.run(command, *several(place, *MANY, "--json"))
+    assert status == 0, err
+    found = json.loads(out)
+    assert [row["symbols"] for row in found["sizes"]] == [{"N": 1000}, {"N": 64}, {"N": 65}]
+    assert {row["tried"] for row in found["sizes"]} == {3}
+    for row in found["sizes"]:
+        assert len(row["seconds"]) == len(found["points"]) == 3
+        assert row["chosen"] in found["chosen"]
+        assert row["seconds"][row["chosen"]] <= 1.05 * min(row["seconds"])
+    assert (found["rule"] == "") == (len(found["chosen"]) == 1)
+    for asked, row in (("1100", 0), ("3", 1)):
+        place_in_table = found["sizes"][row]["chosen"]
+        words = [str(place.folder / "twice.sketch"), "-t", "cpp", "--tuned", "--symbols"]
+        _, _, said = place.run(lower, *words, f"N={asked}", "--store", str(place.store))
+        assert f"tuned: T={found['points'][place_in_table]['T']};" in said
+    status, out, err = place.run(command, *several(place, *MANY))
+    assert status == 0, err
+    assert out.count("3 points tried (3 of them known from before)") == 3
+    assert "3 sizes within 5% of the best point of each" in out
+    again = next(line for line in out.splitlines() if line.startswith("again: sketchc lower "))
+    assert place.run(lower, *again.split()[3:])[0] == 0
+
+
+def test_sizes_that_cannot_be_tuned_for_are_refused(place: Place) -> None:
+    from sketchc.base.diagnostics import UsageError
+
+    for words, said in (
+        (place.words("--sizes", "N=5"), "in place of --symbols"),
+        (several(place, "--sizes", "N=5", "--sizes", "N=5"), "the same sizes twice"),
+        (several(place, "--sizes", "N=0"), "--sizes N=0"),
+        (several(place, "--sizes", "M=3"), "the sketch's symbols are N"),
+        (several(place, "--sizes", "N=5", "--plot", "x.svg"), "has no --plot"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            command.main(words, standalone_mode=False)
+
+
+def test_a_point_that_fails_at_one_size_serves_others(place: Place) -> None:
+    """One that does not compile is dropped at all sizes, and one that does not pass is none that
+    serves; the others do."""
+    found = searched_sizes(place, {256: broken}, reject=(64,))
+    points = [point["T"] for point in found.points]
+    assert [points[column] for column in found.chosen] == [128]
+    assert [(one.point["T"], one.failure) for one in found.dropped] == [(256, "syntax")]
+    assert [one.point["T"] for one in found.rejected] in ([], [64])
+    with pytest.raises(MeasurementFailedError, match="no point passes"):
+        searched_sizes(place, {256: broken, 128: broken}, reject=(64,))

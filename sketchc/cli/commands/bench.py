@@ -315,7 +315,7 @@ def _measure(command: _Command, file: str, task: str, number: int = 1, of: int =
         tempfile.TemporaryDirectory() as folder,
     ):
         candidate = candidate_of(request, loaded)
-        require_speed(candidate)
+        require_speed(candidate.toolchain)
         kept = recorder(command.store, loaded)
         if candidate.kernel.foreign:
             _require_right(request, loaded, kept, say)

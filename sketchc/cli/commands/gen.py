@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -15,11 +16,13 @@ from sketchc.base.diagnostics import refuse
 from sketchc.cli import options
 from sketchc.cli.gen_report import report
 from sketchc.cli.options import store_option, task_errors
+from sketchc.cli.tuning.tune_sketch import duration
 
 if TYPE_CHECKING:
     from sketchc.agents.config.settings import Configuration
     from sketchc.agents.run.run import RunOptions, RunResult
     from sketchc.cli.gen_partial import PartialRuns
+    from sketchc.runtime.tune.tuner import Tuning
 
     #: The options of a run, and the text of the task's file.
     Wanted = tuple[RunOptions, str]
@@ -77,6 +80,20 @@ _SETTINGS = (
 @click.option(
     "--resume", is_flag=True, help="Go on with the run in DIR; paid calls are not made again."
 )
+@click.option(
+    "--tune",
+    is_flag=True,
+    help="Also find the tile sizes that are fastest here for the task's sizes, and write the "
+    "kernel that has them.",
+)
+@click.option(
+    "--budget",
+    callback=duration,
+    default="60s",
+    show_default=True,
+    metavar="TIME",
+    help="For the search of --tune: 20s, 5m.",
+)
 @click.option("--no-bench", is_flag=True, help="Do not measure a kernel that passed.")
 @click.option(
     "--everything-to-coder",
@@ -97,6 +114,7 @@ def gen(**given: Any) -> int:
     \b
     Examples:
       sketchc gen examples/tasks/layer_norm.py --target cpp
+      sketchc gen examples/tasks/layer_norm.py --target cpp --tune --budget 2m
       sketchc gen examples/tasks/softmax.py --target cpp --llm replay:examples/ledgers/softmax.jsonl
       sketchc gen task.py --target triton_cuda --llm openai --model NAME -o out
       sketchc gen task.py --target cpp --llm mailbox:letters --coder llm
@@ -134,6 +152,7 @@ def _gen(given: dict[str, Any]) -> int:
         result, said = _both(given, configuration, output)
     else:
         wanted = _options(given, configuration)
+        _check_tunable(given, wanted[0])
         if given["sketch"] and not _holds(given["sketch"], wanted[0], as_json=given["as_json"]):
             return 1
         result, said = _made(given, configuration, wanted, output), ""
@@ -181,10 +200,48 @@ def _in_parts(task: str, timeout: float, target: str, folder: Path) -> PartialRu
 def _resumed(given: dict[str, Any], folder: Path) -> dict[str, Any]:
     """The options of one of several runs: `resume` is set only where `folder` holds a run already,
     which then goes on, or stays as it is if it has ended."""
-    return {**given, "resume": given["resume"] and (folder / "run").exists()}
+    from sketchc.cli.tuning.gen_tuned import UNTUNED
+
+    begun = any((place / "run").exists() for place in (folder, folder / UNTUNED))
+    return {**given, "resume": given["resume"] and begun}
 
 
 def _run(
+    given: dict[str, Any], configuration: Configuration, wanted: Wanted, output: Path | None
+) -> RunResult:
+    """The result of one run; with `--tune`, of the tuned one where that is better."""
+    if not given["tune"]:
+        return _run_once(given, configuration, wanted, output)
+    from sketchc.cli.gen_run import default_folder
+    from sketchc.cli.timed import timing_progress
+    from sketchc.cli.tuning.gen_tuned import generate_tuned, tune_found
+    from sketchc.cli.tuning.tune_sketch import TuneRequest
+    from sketchc.cli.verify_files import VerifyRequest
+    from sketchc.runtime.tune.tuner import Limits
+    from sketchc.runtime.verify.seed import fresh_seed
+
+    asked, task_source = wanted
+    seed = fresh_seed() if given["seed"] is None else given["seed"]
+    limits, threads = Limits("lfbo", given["budget"], seed), len(os.sched_getaffinity(0))
+
+    def run(options: RunOptions, folder: Path) -> RunResult:
+        own = _resumed(given, folder)
+        return _run_once(own, configuration, (options, task_source), folder)
+
+    def tune(sketch: str) -> Tuning:
+        request = VerifyRequest(sketch, asked.target, asked.hardware, asked.constants, seed=seed)
+        own = TuneRequest(request, limits, {}, threads, given["store"])
+        with timing_progress("tune", sketch, quiet=given["quiet"]) as say:
+            return tune_found(own, given["task"], say)
+
+    folder = output or default_folder(asked, configuration, given["resume"])
+    result, said = generate_tuned(folder, asked, run, tune)
+    if not given["quiet"]:
+        click.echo(said, err=True)
+    return result
+
+
+def _run_once(
     given: dict[str, Any], configuration: Configuration, wanted: Wanted, output: Path | None
 ) -> RunResult:
     from sketchc.cli.gen_run import generate
@@ -216,11 +273,21 @@ def _both(
     if not configuration.llm.provider:
         refuse("--designer both needs a model: --llm, or sketchc.toml")
     wanted = {name: _options({**given, "designer": name}, configuration) for name in DESIGNERS}
+    for one, _ in wanted.values():
+        _check_tunable(given, one)
 
     def run(designer: str, folder: Path) -> RunResult:
         return _run(_resumed(given, folder), configuration, wanted[designer], folder)
 
     return generate_both(output, run)
+
+
+def _check_tunable(given: dict[str, Any], wanted: RunOptions) -> None:
+    """Raises `UsageError` where `--tune` is asked for what cannot be tuned."""
+    from sketchc.cli.tuning.gen_tuned import require_tunable
+
+    if given["tune"]:
+        require_tunable(wanted)
 
 
 def _options(given: dict[str, Any], configuration: Configuration) -> Wanted:

@@ -217,7 +217,7 @@ def _lower_one(command: _Command, source: Source, tree: syntax.Sketch) -> int:
 def _at_tuned_point(command: _Command, tree: syntax.Sketch) -> _Command:
     """The command with the constants of the stored point that fits best. Raises `UsageError` as
     `tuned_point` does."""
-    from sketchc.cli.tuned import tuned_point
+    from sketchc.cli.tuning.tuned import tuned_point
 
     point, said = tuned_point(
         *(command.file, tree, *command.target, command.store, command.sizes, command.constants)

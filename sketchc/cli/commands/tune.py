@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,73 +15,73 @@ import click
 
 from sketchc.api import sketches
 from sketchc.base.diagnostics import refuse
-from sketchc.base.types import Scalar
 from sketchc.cli import options
 from sketchc.cli.consoles import make_console
-from sketchc.cli.options import recorder, store_option, task_errors
-from sketchc.cli.timed import positive_sizes, require_speed, timing_progress
-from sketchc.cli.tuned import compilers
-from sketchc.cli.verify_files import (
-    VerifyRequest,
-    candidate_of,
-    lowered_early,
-    types_of,
-    verify_one,
+from sketchc.cli.options import store_option, task_errors
+from sketchc.cli.timed import Say, positive_sizes, require_speed, timing_progress
+from sketchc.cli.tuning.tune_sketch import (
+    TuneRequest,
+    again,
+    again_for_sizes,
+    duration,
+    tune_for_sizes,
+    tune_sketch,
 )
+from sketchc.cli.verify_files import VerifyRequest, lowered_early
 from sketchc.runtime.report.drawings import axes, check_file
 from sketchc.runtime.verify.seed import fresh_seed
 
 if TYPE_CHECKING:
-    from sketchc.lowering.passes.space import Point, Space
-    from sketchc.parsing import syntax
-    from sketchc.runtime.bench.prepared import Prepared
-    from sketchc.runtime.store.recording import Recorder
-    from sketchc.runtime.store.tunings import PointRow, Setting
-    from sketchc.runtime.store.writing import TaskText
     from sketchc.runtime.tasks.client import TaskClient
-    from sketchc.runtime.tune.tuner import Limits, Tuning
-    from sketchc.runtime.verify.verify import Candidate
-
-_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
-#: Seconds of warming up each point; a schedule of many points has no time for more.
-_WARM_UP = 0.02
-
-
-def _duration(_context: click.Context, _option: click.Parameter, value: str) -> float:
-    """The seconds of `90`, `90s`, `1.5m` or `2h`."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", value)
-    if found is None:
-        raise click.BadParameter(f"{value!r} is no time: say 90s, 1.5m or 2h")
-    return float(found[1]) * _SECONDS[found[2]]
+    from sketchc.runtime.tune.sizes import SizesTuning
+    from sketchc.runtime.tune.tuner import Tuning
 
 
 @attrs.frozen
 class _Command:
-    """The options of the command line."""
+    """The options of the command line. `sizes` are those of `--sizes`; `task` is the file with the
+    task, `alone` where there is no other, and the built-in Designer makes the sketch, which is kept
+    in the file `output`."""
 
-    request: VerifyRequest
-    limits: Limits
-    sizes: dict[str, int]
-    threads: int
-    store: Path | None
+    asked: TuneRequest
+    sizes: tuple[dict[str, int], ...]
+    task: str
+    alone: bool
+    output: str | None
     plot: str | None
     as_json: bool
     quiet: bool
 
 
 @click.command()
-@click.argument("file")
-@click.option("--task", required=True, metavar="TASK.py[:NAME]", help="A task in PyTorch.")
+@click.argument("file", metavar="FILE|TASK.py")
+@click.option(
+    "--task",
+    metavar="TASK.py[:NAME]",
+    help="The task in PyTorch, where FILE is a sketch. A task alone: the built-in Designer makes "
+    "the sketch, as in `gen`.",
+)
+@click.option(
+    "--output", "-o", metavar="FILE.sketch", help="Keep the sketch that was made of a task alone."
+)
 @options.target_option(text=", where it runs at its own speed.")
 @options.hardware_option
 @options.set_option("Bind a constexpr: it does not vary.")
 @options.symbols_option("The sizes to tune for; default: the task's.")
+@click.option(
+    "--sizes",
+    "many",
+    multiple=True,
+    metavar="M=256,N=64",
+    help="Several times, in place of --symbols: the fewest points such that each of these sizes is "
+    "within 5 % of its best.",
+)
 @options.sketch_option
 @click.option(
     "--budget",
     default="60s",
     show_default=True,
-    callback=_duration,
+    callback=duration,
     metavar="TIME",
     help="For the search: 90s, 5m, 1h. The winner is verified and measured again after it.",
 )
@@ -103,9 +101,11 @@ class _Command:
 @store_option
 def tune(
     file: str,
-    task: str,
+    task: str | None,
+    output: str | None,
     settings: tuple[str, ...],
     symbols: tuple[str, ...],
+    many: tuple[str, ...],
     name: str | None,
     budget: float,
     search: str,
@@ -130,7 +130,9 @@ def tune(
     \b
     Examples:
       sketchc tune examples/matmul.sketch --task examples/tasks/matmul.py --target cpp
+      sketchc tune examples/tasks/softmax.py --target cpp -o softmax.sketch
       sketchc tune x.sketch --task x.py -t cpp --symbols M=4096,N=512 --budget 5m --plot best.png
+      sketchc tune x.sketch --task x.py -t cpp --sizes M=64,N=4096 --sizes M=4096,N=64
       sketchc lower examples/matmul.sketch --target cpp --tuned
     """
     with task_errors(as_json=as_json):
@@ -138,25 +140,45 @@ def tune(
 
         constants = options.parse_assignments(settings, "--set")
         request = VerifyRequest(file, constants=constants, sketch=name, seed=seed, **asked)
-        if request.is_kernel:
-            refuse(f"{file} is a kernel: only a sketch has points to choose from")
+        alone = _is_task_alone(request, task, output)
         if plot is not None:
             check_file(plot)
         options.resolve_target(request.target, request.hardware)
         limits = Limits(search, budget, fresh_seed() if seed is None else seed)
         threads = threads or len(os.sched_getaffinity(0))
-        sizes = positive_sizes(symbols)
-        command = _Command(request, limits, sizes, threads, store, plot, as_json, quiet)
-        return _told(command, task)
+        sizes = tuple(positive_sizes((one,), "--sizes") for one in many)
+        if sizes and (symbols or plot is not None):
+            refuse("--sizes stands in place of --symbols, and has no --plot: leave these out")
+        asked_for = TuneRequest(request, limits, positive_sizes(symbols), threads, store)
+        return _told(_Command(asked_for, sizes, task or file, alone, output, plot, as_json, quiet))
 
 
-def _told(command: _Command, task: str) -> int:
+def _is_task_alone(request: VerifyRequest, task: str | None, output: str | None) -> bool:
+    """Whether the file is a task rather than a sketch. Raises `UsageError` where the options do not
+    go together."""
+    from sketchc.runtime.tasks.task import task_path
+
+    if task is not None:
+        if request.is_kernel:
+            refuse(f"{request.file} is a kernel: only a sketch has points to choose from")
+        if output is not None:
+            refuse("-o keeps the sketch that is made of a task alone, and a sketch is given here")
+        return False
+    path = task_path(request.file)[0]
+    if path.suffix != ".py":
+        refuse(f"{request.file} is a sketch: say what it computes, with --task TASK.py")
+    if request.sketch is not None:
+        refuse("--sketch picks one of the sketches of a file, and a task is given here")
+    return True
+
+
+def _told(command: _Command) -> int:
     """Tune and report; returns the exit status."""
     from sketchc.runtime.bench.driver import MeasurementFailedError
 
-    request = command.request
+    file = command.asked.request.file
     try:
-        found, again = _tuned(command, task)
+        found, code = _tuned(command)
     except sketches.SketchError as error:
         if command.as_json:
             told = {"passed": False, "error": str(error), **options.diagnostics_json(error)}
@@ -169,143 +191,87 @@ def _told(command: _Command, task: str) -> int:
             told = {"passed": False, "failure": error.failure, "error": str(error)}
             click.echo(json.dumps(told, indent=2))
         else:
-            click.echo(f"failed ({error.failure}): {request.file}: {error}", err=True)
+            click.echo(f"failed ({error.failure}): {file}: {error}", err=True)
         return 1
-    if command.plot is not None:
-        _draw_search(found, command.plot)
-    _report(command, found, again)
+    _report(command, found, code)
     return 0
 
 
-def _report(command: _Command, found: Tuning, again: str) -> None:
-    from sketchc.runtime.tune import text
+def _report(command: _Command, found: Tuning | SizesTuning, code: str) -> None:
+    from sketchc.runtime.tune import sizes_text, text
+    from sketchc.runtime.tune.tuner import Tuning
 
+    if command.plot is not None:
+        assert isinstance(found, Tuning)  # several sizes have no plot
+        _draw_search(found, command.plot)
     if command.as_json:
-        own = {"command": shlex.join(["sketchc", *sys.argv[1:]]), "again": again, "passed": True}
-        click.echo(json.dumps({**own, **text.to_json(found)}, indent=2))
+        own = {"command": shlex.join(["sketchc", *sys.argv[1:]]), "again": code, "passed": True}
+        told = text.to_json(found) if isinstance(found, Tuning) else sizes_text.to_json(found)
+        click.echo(json.dumps({**own, **told}, indent=2))
+    elif isinstance(found, Tuning):
+        text.show(found, code, make_console())
     else:
-        text.show(found, again, make_console())
+        sizes_text.show(found, code, make_console())
 
 
-def _again(request: VerifyRequest, tree: syntax.Sketch, found: Tuning) -> str:
-    """The command that gives the winner's code; of a sketch with `types:` it names the instance."""
-    from sketchc.runtime.tune.tuner import settings_text
-
-    name = request.sketch if tree.generic is None else tree.name
-    words = ["sketchc", "lower", request.file, "--target", found.target]
-    words += [] if request.hardware is None else ["--hardware", request.hardware]
-    words += [] if name is None else ["--sketch", name]
-    point = {**request.constants, **found.best}
-    return shlex.join([*words, *(["--set", settings_text(point)] if point else [])])
-
-
-def _tuned(command: _Command, task: str) -> tuple[Tuning, str]:
+def _tuned(command: _Command) -> tuple[Tuning | SizesTuning, str]:
     """Tune; returns what was found and the command that gives its code. Raises `SketchError`,
     `UsageError` and `MeasurementFailedError`."""
-    from sketchc.runtime.bench.machine import cache_bytes, device_name
-    from sketchc.runtime.bench.prepared import prepare
-    from sketchc.runtime.bench.schedule import Schedule, Settings
-    from sketchc.runtime.store.tunings import Best
     from sketchc.runtime.tasks.task import load_task
-    from sketchc.runtime.tune.tuner import Request, tune
 
-    request = lowered_early(command.request)
-    quiet = command.quiet or command.as_json
+    asked, quiet = command.asked, command.quiet or command.as_json
+    if not command.alone:
+        asked = attrs.evolve(asked, request=lowered_early(asked.request))
     with (
-        timing_progress("tune", request.file, quiet=quiet) as say,
-        load_task(task) as loaded,
+        timing_progress("tune", asked.request.file, quiet=quiet) as say,
+        load_task(command.task) as task,
         tempfile.TemporaryDirectory() as folder,
     ):
-        candidate = candidate_of(request, loaded)
-        require_speed(candidate)
-        device = device_name(candidate.device)
-        schedule = Schedule(warm_up_seconds=_WARM_UP)
-        settings = Settings(
-            *(command.limits.seed, command.threads, schedule, command.sizes, request.constants),
-            device=candidate.device,
+        if command.alone:
+            file = _designed(command, task, Path(folder), say)
+            asked = attrs.evolve(asked, request=attrs.evolve(asked.request, file=file))
+        unkept = command.task if command.alone and command.output is None else ""
+        if command.sizes:
+            many, tree = tune_for_sizes(asked, command.sizes, task, say)
+            return many, again_for_sizes(asked, tree, many, unkept)
+        found, tree = tune_sketch(asked, task, say)
+        return found, again(asked.request, tree, found.best, unkept)
+
+
+@attrs.frozen
+class _Notes:
+    """Says what the Designer is doing, as a run's progress."""
+
+    say: Say
+
+    def note(self, agent: str, text: str) -> None:
+        self.say(f"{agent}: {text}")
+
+
+def _designed(command: _Command, task: TaskClient, folder: Path, say: Say) -> str:
+    """The file with the sketch that the built-in Designer makes: the one to keep it in, or one in
+    `folder`. Raises `UsageError`."""
+    from sketchc.agents.designer.messages import sketch_name
+    from sketchc.agents.run.design import designed
+    from sketchc.cli.gen_lists import groups_of
+    from sketchc.lowering.hardware import load_hardware
+    from sketchc.lowering.registry import load_target
+    from sketchc.runtime.toolchains.base import toolchain
+
+    request, limits = command.asked.request, command.asked.limits
+    target, chip = options.resolve_target(request.target, request.hardware)
+    require_speed(toolchain(target))
+    if len(groups := groups_of(command.task, task.path.read_text("utf-8"))) > 1:
+        refuse(
+            f"the lists of inputs of {command.task} need {len(groups)} sketches, and one is tuned "
+            "at a time: `sketchc gen --tune` makes and tunes all of them"
         )
-        tree, space = _space(request, loaded, candidate)
-        prepared, _ = prepare(candidate, loaded, settings, say, lambda: None)
-        kept = recorder(command.store, loaded)
-        setting = None if kept.task is None else _setting(prepared, kept.task, device)
-        versions = candidate.toolchain.status().versions
-
-        def record(rows: Sequence[PointRow]) -> None:
-            if setting is not None:
-                kept.points(setting, rows, versions)
-
-        found = tune(
-            Request(
-                *(space, prepared, device, cache_bytes(candidate.device), Path(folder)),
-                *(command.limits, _Verifier(command, loaded, kept), record),
-                *(_known(command.store, setting), say),
-            )
-        )
-        if setting is not None:
-            default = None if found.default_times is None else found.default_times.median
-            kept.best_point(setting, Best(found.best, found.best_times.median, default), versions)
-        return found, _again(request, tree, found)
-
-
-def _setting(prepared: Prepared, task: TaskText, device: str) -> Setting:
-    """What times depend on here, as the store knows it."""
-    from sketchc.runtime.store.recording import sketch_text
-    from sketchc.runtime.store.tunings import Setting
-
-    candidate, settings = prepared.candidate, prepared.settings
-    plan, source = candidate.plan, candidate.source
-    assert source is not None  # tuned is a sketch
-    return Setting(
-        *(sketch_text(source.text, plan.sketch.name), task, plan.target, plan.hardware.name),
-        *(device, compilers(candidate.toolchain), dict(prepared.symbols), settings.threads),
-        *(dict(settings.values), settings.schedule.cold),
-    )
-
-
-def _known(store: Path | None, setting: Setting | None) -> list[PointRow]:
-    """The points that the store knows of this setting; none, with a warning, where it cannot be
-    read."""
-    from sketchc.runtime.store.database import StoreError
-    from sketchc.runtime.store.tunings import known_points
-
-    if store is None or setting is None:
-        return []
-    try:
-        return known_points(store, setting)
-    except StoreError as error:
-        click.echo(f"warning: nothing is known from before: {error}", err=True)
-        return []
-
-
-def _space(
-    request: VerifyRequest, task: TaskClient, candidate: Candidate
-) -> tuple[syntax.Sketch, Space]:
-    """The sketch, the instance that the task's types decide, and its points."""
-    from sketchc.lowering.passes.pipeline import planner
-    from sketchc.lowering.passes.space import Space
-
-    plan, source = candidate.plan, candidate.source
-    assert source is not None  # tuned is a sketch
-    tree = sketches.the_sketch(source, request.sketch, types_of(task))
-    with sketches.pointing_into(source):
-        made = planner(tree, plan.target, plan.hardware.name)
-        return tree, Space(made, dict(request.constants))
-
-
-class _Verifier:
-    """Says why a point does not pass `sketchc verify`, "" where it does."""
-
-    def __init__(self, command: _Command, task: TaskClient, kept: Recorder) -> None:
-        self._command, self._task, self._kept = command, task, kept
-
-    def __call__(self, point: Point) -> str:
-        request = self._command.request
-        constants: dict[str, Scalar] = {**request.constants, **point}
-        whole = attrs.evolve(request, constants=constants, lowered=None)
-        outcome = verify_one(whole, self._task, recorder=self._kept)
-        if outcome.verdict is not None and outcome.verdict.passed:
-            return ""
-        return outcome.reason or outcome.word
+    hardware = load_hardware(chip or load_target(target).capabilities.default_hardware).name
+    asked = (target, hardware, request.constants, limits.seed)
+    text = designed(task, *asked, folder, _Notes(say))
+    file = command.output or str(folder / f"{sketch_name(task.path.stem)}.sketch")
+    options.write(file, text)
+    return file
 
 
 def _draw_search(found: Tuning, file: str) -> None:
