@@ -161,7 +161,7 @@ def rope(
                 HALF_BLOCK=HALF_BLOCK,
                 EXTENT_2_BLOCK=EXTENT_2_BLOCK,
                 INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                num_warps=min(max(HALF_BLOCK // 256, 1), 16),
+                num_warps=min(max(EXTENT_2_BLOCK // 256, 1), 16),
             )
     if Y_dense is not Y:
         Y.copy_(Y_dense)
