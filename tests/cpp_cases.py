@@ -99,20 +99,23 @@ def assert_equal(
     """Every element within `ulps` spacings (relative to itself plus the RMS); NaN and infinity
     where expected; integers and bool exactly."""
     for name, want in expected.items():
-        dtype = sketch.tensor(name).dtype
-        got = actual[name]
-        assert got.shape == want.shape
-        assert got.dtype == want.dtype
-        if not dtype.is_float:
-            np.testing.assert_array_equal(got, want, err_msg=name)
-            continue
-        wide, exact = got.astype(np.float64), want.astype(np.float64)
-        finite = np.where(np.isfinite(exact), exact, 0.0)
-        scale = np.sqrt(np.mean(finite**2)) if finite.size else 0.0
-        with np.errstate(invalid="ignore"):
-            close = np.abs(wide - exact) <= ulps * EPSILON[dtype] * (np.abs(exact) + scale)
-        fine = close | (wide == exact) | (np.isnan(wide) & np.isnan(exact))
-        assert fine.all(), (name, np.argwhere(~fine)[:3], wide[~fine][:3], exact[~fine][:3])
+        assert_near(name, sketch.tensor(name).dtype, actual[name], want, ulps)
+
+
+def assert_near(name: str, dtype: DType, got: Array, want: Array, ulps: float) -> None:
+    """`assert_equal` for one tensor."""
+    assert got.shape == want.shape
+    assert got.dtype == want.dtype
+    if not dtype.is_float:
+        np.testing.assert_array_equal(got, want, err_msg=name)
+        return
+    wide, exact = got.astype(np.float64), want.astype(np.float64)
+    finite = np.where(np.isfinite(exact), exact, 0.0)
+    scale = np.sqrt(np.mean(finite**2)) if finite.size else 0.0
+    with np.errstate(invalid="ignore"):
+        close = np.abs(wide - exact) <= ulps * EPSILON[dtype] * (np.abs(exact) + scale)
+    fine = close | (wide == exact) | (np.isnan(wide) & np.isnan(exact))
+    assert fine.all(), (name, np.argwhere(~fine)[:3], wide[~fine][:3], exact[~fine][:3])
 
 
 def check(

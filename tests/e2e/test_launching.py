@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cubin_folders import parameters
 from toolchains import require
 from triton_cases import example, lower, make_case
 from triton_sketches import SKETCHES
@@ -51,19 +52,6 @@ def traced(kernel: Kernel, symbols: dict[str, int], params: Any, folder: Path) -
     with session:
         session.run(case.tensors, symbols, params)
     return noted
-
-
-def parameters(cubin: str) -> tuple[list[int], int]:
-    """Bytes of the parameters of the kernel in a cubin, in order, and the threads of a block."""
-    import triton
-
-    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
-    text = subprocess.run([tool, "-elf", cubin], capture_output=True, text=True, check=True).stdout
-    found = re.findall(r"Ordinal : (\w+)\s+Offset\s+: \w+\s+Size\s+: (\w+)", text)
-    sizes = {int(ordinal, 16): int(size, 16) for ordinal, size in found}
-    threads = re.search(r"EIATTR_(?:REQNTID|MAX_THREADS)\s+Format:\s+\w+\s+Value:\s+(\w+)", text)
-    assert threads is not None
-    return [sizes[ordinal] for ordinal in sorted(sizes)], int(threads[1], 16)
 
 
 @pytest.mark.parametrize("name", KINDS)

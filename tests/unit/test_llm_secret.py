@@ -270,7 +270,7 @@ INHERITING = {
     # A worker's own process: its environment is cleared already.
     ("runtime/toolchains/triton_cuda/worker.py", "_resources"),
     ("runtime/toolchains/tilelang_cuda/execution.py", "_built"),
-    ("runtime/toolchains/tilelang_cuda/worker.py", "_cubin"),
+    ("runtime/toolchains/tilelang_cuda/worker.py", "built_cubin"),
     ("runtime/toolchains/documents/worker.py", "build"),
     ("runtime/toolchains/documents/worker.py", "__init__"),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,8 +23,11 @@ def test_kernels_of_one_name_have_files_of_their_own(
     def compiled(name: str, source: str, architecture: str, folder: Path) -> dict[str, Any]:
         return {"kernel": name, "source": source}
 
-    monkeypatch.setattr(worker, "_cuda_source", lambda kernel, architecture: kernel.function)
-    monkeypatch.setattr(worker, "_cubin", compiled)
+    def lowered(kernel: Any, architecture: str) -> Any:
+        return SimpleNamespace(kernel_source=kernel.function)
+
+    monkeypatch.setattr(worker, "lowered", lowered)
+    monkeypatch.setattr(worker, "built_cubin", compiled)
     names = ("kernel", "kernel_2", "kernel", "other", "kernel")
     made = [execution.Traced(name, str(number), {}) for number, name in enumerate(names)]
     with ThreadPoolExecutor(2) as others:

@@ -11,9 +11,9 @@ import hashlib
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -73,7 +73,7 @@ class Compiled:
     def __init__(self, function: Any, folder: Path, options: Mapping[str, Any]) -> None:
         import tilelang
 
-        self._function = function = _named_apart(function)
+        self._function = function = named_apart(function)
         plain = {**options, "tirx.disable_vectorize": True}
         with tilelang.tvm.transform.PassContext(config=plain):
             source = tilelang.lower(function, target="c").kernel_source
@@ -85,25 +85,33 @@ class Compiled:
 
     def __call__(self, *arguments: Any) -> None:
         """Run the kernel once."""
-        values: dict[str, Any] = {}
-        for parameter, argument in zip(self._function.params, arguments, strict=True):
-            buffer = self._function.buffer_map.get(parameter)
-            if buffer is None:
-                values[parameter.name] = argument
-                continue
-            values[buffer.name] = argument.data_ptr()
-            for extent, size in zip(buffer.shape, argument.shape, strict=True):
-                if hasattr(extent, "name"):
-                    values[extent.name] = size
+        values = values_of(self._function, arguments)
         passed = [
-            ctypes.c_void_p(values[name]) if kind.endswith("*") else _NUMBERS[kind](values[name])
+            ctypes.c_void_p(values[name].data_ptr())
+            if kind.endswith("*")
+            else _NUMBERS[kind](values[name])
             for kind, name in self._parameters
         ]
         with _launching():
             self._entry(*passed)
 
 
-def _named_apart(function: Any) -> Any:
+def values_of(function: Any, arguments: Iterable[Any]) -> dict[str, Any]:
+    """What the names of a traced kernel stand for in a call: tensors, their extents, numbers."""
+    values: dict[str, Any] = {}
+    for parameter, argument in zip(function.params, arguments, strict=True):
+        buffer = function.buffer_map.get(parameter)
+        if buffer is None:
+            values[parameter.name] = argument
+            continue
+        values[buffer.name] = argument
+        for extent, size in zip(buffer.shape, argument.shape, strict=True):
+            if hasattr(extent, "name"):
+                values[extent.name] = size
+    return values
+
+
+def named_apart(function: Any) -> Any:
     """A traced kernel with a name of its own for each scalar parameter: the tracer names variables
     after what they are bound to last."""
     import tilelang
@@ -176,12 +184,15 @@ class Traced:
     options: Mapping[str, Any]
 
 
-def recording(note: Callable[[Traced], None]) -> Callable[..., Any]:
-    """What stands in for `tilelang.jit`: `note` gets traced kernels, and their calls do nothing."""
+def recording(
+    note: Callable[[Traced], None], launched: Callable[..., None] | None = None
+) -> Callable[..., Any]:
+    """What stands in for `tilelang.jit`: `note` gets traced kernels, and their calls do nothing but
+    call `launched` with the traced kernel and its arguments, where that is given."""
 
     def make_kernel(traced: Traced) -> Callable[..., None]:
         note(traced)
-        return lambda *passed: None
+        return partial(launched, traced) if launched else lambda *passed: None
 
     return _standing_in(make_kernel)
 

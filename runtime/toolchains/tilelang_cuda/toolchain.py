@@ -84,7 +84,7 @@ class TileLangCuda(Toolchain):
                 prepare,
                 told={"gpu": True},
                 preload=_IMPORTED_BESIDE_GPU,
-                environment=_environment(),
+                environment=environment(),
                 on_device=True,
                 refusals=refusals,
             )
@@ -92,10 +92,10 @@ class TileLangCuda(Toolchain):
             prepare,
             told={"gpu": False},
             preload=_IMPORTED,
-            environment=_environment(),
+            environment=environment(),
             gated=True,
             compiled_by=f"{_MODELS}:compile_launches",
-            compiled_in=_environment(),
+            compiled_in=environment(),
             refusals=refusals,
         )
 
@@ -158,7 +158,7 @@ class TileLangCuda(Toolchain):
             f"{_WORKER}:compile_kernels",
             request,
             timeout=timeout,
-            environment=_environment(built),
+            environment=environment(built),
             readable=[source],
             writable=[built],
             preload=_IMPORTED if self.status().interpreted else _IMPORTED_BESIDE_GPU,
@@ -208,7 +208,7 @@ class TileLangSession(Session):
         reserves some for all of the GPU's memory."""
         bounded = Limits(MEMORY_BYTES, file_bytes=file_bytes)
         return Worker(
-            environment=_environment(self._built),
+            environment=environment(self._built),
             preload=_IMPORTED_BESIDE_GPU if self._gpu else _IMPORTED,
             readable=[self._source],
             writable=[self._built],
@@ -223,7 +223,7 @@ def architecture_of(facts: Mapping[str, Any]) -> str:
     return f"{own}a" if own in ("sm_90", "sm_100") else own
 
 
-def _environment(built: Path | None = None) -> dict[str, str]:
+def environment(built: Path | None = None) -> dict[str, str]:
     """The variables of a worker. TileLang keeps its files in the folder `built`; without one, the
     worker chooses a folder of its own."""
     nvcc = find_nvcc() or "nvcc"

@@ -81,7 +81,7 @@ def _loaded(request: Mapping[str, Any]) -> ModuleType:
 
 def compile_kernels(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
     """Compile every kernel that the wrapper launches to CUDA source and cubins, without a GPU. The
-    reply is {"kernels"} (see `_cubin`) or {"failure"}."""
+    reply is {"kernels"} (see `built_cubin`) or {"failure"}."""
     prepare()
     try:
         return {"kernels": _compile_all(request)}, {}
@@ -122,31 +122,32 @@ def begun(
     made: Sequence[execution.Traced], architecture: str, folder: Path, others: Executor
 ) -> Iterator[Future[dict[str, Any]]]:
     """Make CUDA source of each traced kernel, one at a time, and have `others` compile it into
-    `folder`; the results are those of `_cubin`. Kernels of different functions may have one name:
-    their files have a number behind it. Raises `CompilationError`."""
+    `folder`; the results are those of `built_cubin`. Kernels of different functions may have one
+    name: their files have a number behind it. Raises `CompilationError`."""
     taken: set[str] = set()
     for kernel in made:
-        source = _cuda_source(kernel, architecture)
+        source = str(lowered(kernel, architecture).kernel_source)
         names = (f"{kernel.name}_{number}" for number in itertools.count(2))
         name = next(each for each in itertools.chain([kernel.name], names) if each not in taken)
         taken.add(name)
-        yield others.submit(_cubin, name, source, architecture, folder)
+        yield others.submit(built_cubin, name, source, architecture, folder)
 
 
-def _cuda_source(kernel: execution.Traced, architecture: str) -> str:
-    """The CUDA source of a traced kernel for `architecture` ("sm_80", "sm_90a")."""
+def lowered(kernel: execution.Traced, architecture: str) -> Any:
+    """What TileLang makes of a traced kernel for `architecture` ("sm_80", "sm_90a"): `host_mod` and
+    `device_mod`, and `kernel_source` in CUDA. Raises `CompilationError`."""
     import tilelang
 
     target = tilelang.tvm.target.Target({"kind": "cuda", "arch": architecture})
     try:
         with target, tilelang.tvm.transform.PassContext(config=dict(kernel.options)):
-            return str(tilelang.lower(kernel.function, target=target).kernel_source)
+            return tilelang.lower(kernel.function, target=target)
     except Exception as error:
         last = str(error).strip().splitlines()[-1:] or [type(error).__name__]
         raise CompilationError(f"{kernel.name} for {architecture}: {last[0]}") from error
 
 
-def _cubin(name: str, source: str, architecture: str, folder: Path) -> dict[str, Any]:
+def built_cubin(name: str, source: str, architecture: str, folder: Path) -> dict[str, Any]:
     """Compile a CUDA source into `folder`; returns facts for the user, with the files of the source
     and of the cubin."""
     import tilelang
