@@ -152,7 +152,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--features", action="store_true", help="sketches of triton_sketches.py")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     os.environ.update(environment())
     worker.prepare()
     worker.pretend(ARCHITECTURE)
