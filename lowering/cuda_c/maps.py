@@ -38,7 +38,7 @@ class Map:
 @attrs.frozen
 class Operand:
     """A matrix that the copy engine brings: its map, and where its first element lies, see `window`
-    in `library/product.hpp`."""
+    in `library/sums.hpp`."""
 
     map: Map
     window: tuple[ir.Expr, ...]

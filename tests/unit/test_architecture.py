@@ -144,8 +144,8 @@ def test_paths_that_begin_in_the_middle_exist() -> None:
     rooms = {path.parent.name for path in present if path.parts[0] in PARTS}
     texts = {page.name: page.read_text("utf-8") for page in PAGES}
     for part in (*PARTS, "tests", "benchmarks"):
-        for path in (ROOT / part).rglob("*.py"):
-            if "golden" not in path.parts:
+        for path in (ROOT / part).rglob("*.[hp]*"):
+            if path.suffix in (".py", ".hpp") and "golden" not in path.parts:
                 texts[str(path)] = "\n".join(text for _, text in docstrings(path))
     found = {name: PATH.findall(text) for name, text in texts.items()}
     assert [
@@ -200,8 +200,8 @@ def test_folders_and_files_can_be_taken_in() -> None:
         modules = [path for path in folder.glob("*.py") if path.name != "__init__.py"]
         assert len(modules) <= MOST_MODULES, folder
     for part in (*PARTS, "tests", "benchmarks"):
-        for path in (ROOT / part).rglob("*.py"):
-            if "golden" not in path.parts:
+        for path in (ROOT / part).rglob("*.[hp]*"):
+            if path.suffix in (".py", ".hpp") and "golden" not in path.parts:
                 assert path.read_text("utf-8").count("\n") <= MOST_LINES, path
 
 

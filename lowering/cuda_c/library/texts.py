@@ -33,6 +33,7 @@ LIBRARY = Library(
         _FOLDER / "device.hpp",
         _FOLDER / "block.hpp",
         _FOLDER / "scans.hpp",
+        _FOLDER / "sums.hpp",
         _FOLDER / "product.hpp",
         _FOLDER / "groups.hpp",
         _FOLDER / "maps.hpp",
