@@ -359,11 +359,14 @@ class KernelPrinter(Printer):
         kind, number = self.kind(dtype), self.name(use.rows.variable)
         rows = [row for row in use.columns.rows if row.name != use.name]
         # Sums are in registers: what lies in memory says how many lanes are 16 bytes.
-        largest = max((row.dtype.bytes for row in rows), default=dtype.bytes)
+        named = {row.name for row in use.columns.rows}
+        memory = {**dict(vectors.read), **dict(vectors.written)}
+        whole = [self.name(buffer) for buffer in memory if buffer not in named]
+        kinds = (each for buffer, each in memory.items() if buffer != use.name)
+        largest = max((each.bytes for each in kinds), default=dtype.bytes)
         width = min(BYTES // largest, _MOST_SUMS)
-        self.line(
-            f"{self.library('sums_for')}<{kind}, {width}>({self._even(rows, use.rows, width)},"
-        )
+        even = self._even(rows, whole, use.rows, width)
+        self.line(f"{self.library('sums_for')}<{kind}, {width}>({even},")
         self.depth += 1
         sums = f"{use.name}_lanes"
         self.open(f"[&]([[maybe_unused]] int64_t {number}, int64_t first, auto left, auto {sums})")
@@ -377,11 +380,14 @@ class KernelPrinter(Printer):
         self.depth -= 2
         self.line(f"}}), {staging});")
 
-    def _even(self, rows: Iterable[nodes.Row], loop: nodes.Loop, width: int) -> str:
-        """Whether so many lanes may be read and written at once in every turn of a loop: as in the
-        first two, where places move by the same from turn to turn."""
+    def _even(
+        self, rows: Iterable[nodes.Row], whole: Iterable[str], loop: nodes.Loop, width: int
+    ) -> str:
+        """Whether so many lanes may be read and written at once in every turn of a loop: of buffers
+        that are read as a `whole`, and of rows, if in the first two turns, where places move by the
+        same from turn to turn."""
         variable = ir.Ref(loop.variable, ir.NameKind.LOOP)
-        places = []
+        places = list(whole)
         for row in rows:
             first, second = (
                 substitute(row.base, {loop.variable: ir.Literal(turn)}) for turn in (0, 1)

@@ -195,10 +195,23 @@ class Planner:
     @property
     def listed(self) -> tuple[Mapping[str, Scalar], ...]:
         """The points of `available_tiling` beside the default one, where sizes choose."""
+        known = self.sizes is not None and self.tree.tilings
+        return self.listed_points({}) if known else ()
+
+    def listed_points(self, fixed: Mapping[str, Scalar]) -> tuple[Mapping[str, Scalar], ...]:
+        """The points of `available_tiling` beside the default one, by the plan's names of constants
+        and without those `fixed`, once a plan was begun. A point that names a param is none of
+        them: it has other results."""
         from sketchc.checker.api import tuning_points
 
-        known = self.sizes is not None and self.tree.tilings
-        return tuple(tuning_points(self.tree, {})) if known else ()
+        context = self._programs[-1].elaboration.context
+        spelt = {name: own for own, name in context.sources.items()}
+        params = {param.name for param in context.params}
+        points = (
+            {spelt.get(name, name): value for name, value in point.items()}
+            for point in tuning_points(self.tree, fixed)
+        )
+        return tuple(point for point in points if params.isdisjoint(point))
 
     def _with_constants(
         self, constants: Mapping[str, Scalar], options: Mapping[str, int]

@@ -17,7 +17,6 @@ from functools import cached_property
 import attrs
 
 from sketchc.base.types import Scalar
-from sketchc.checker.api import tuning_points
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.lowering.launches import loads_ahead
@@ -120,7 +119,7 @@ class Space:
     def _listed(self) -> list[dict[str, Scalar]]:
         """The constants of the points of `available_tiling`."""
         default: dict[str, Scalar] = {c.name: c.value for c in self._tunable}
-        others = tuning_points(self.planner.tree, self.fixed)
+        others = self.planner.listed_points(self.fixed)
         return [default, *({**default, **point} for point in others)]
 
     def vector(self, point: Point) -> list[float]:

@@ -64,6 +64,46 @@ def test_what_is_done_with_sums(
     check(product(rows, columns, **other), rows, columns, how, tmp_path)
 
 
+#: A vector that is read from its beginning: no row of anything.
+_SCALED = """sketch scaled {{
+    symbols: M, N <= 72, K;
+    tensors: A[M, K]: in f16; B[K, N]: in f16; Z[N]: in {kind}; C[M, N]: out f16;
+
+    for i in range(ceil(M, 64)):
+        c = alloc([64, 72], f32, init=0)
+        for k in range(ceil(K, 64)):
+            a = alloc([64, 64])
+            b = alloc([64, 72])
+            load(A[i*64:(i+1)*64, k*64:(k+1)*64] -> a)
+            load(B[k*64:(k+1)*64, 0:N] -> b)
+            gemm(a, b, c)
+        z = alloc([72], {kind})
+        load(Z[0:N] -> z)
+        d = alloc([64, 72], {kind})
+        mul(c, z, d)
+        store(d -> C[i*64:(i+1)*64, 0:N])
+}}
+"""
+
+
+@pytest.mark.parametrize(("kind", "width"), [("f16", 8), ("f32", 4), ("f64", 2)])
+def test_a_vector_beside_sums_is_read_at_once_where_it_may_be(
+    kind: str, width: int, tmp_path: Path
+) -> None:
+    """Of all that lies in memory, 16 bytes at most at a time, and only where each begins there:
+    callers may hand over a vector that begins anywhere."""
+    kernel = lowered(_SCALED.format(kind=kind), {})
+    told = kernel.source.partition("sums_for<float, ")[2].partition("[&]")[0]
+    assert told.startswith(f"{width}>(sketch::aligned<{width}>(")
+    assert "Z" in told.replace("(", " ").replace(",", " ").split()
+    with TOOLCHAIN.open(TOOLCHAIN.compile(kernel, tmp_path)) as session:
+        for seed, (m, n, k) in enumerate(((64, 72, 64), (129, 64, 8), (65, 71, 72))):
+            symbols = {"M": m, "N": n, "K": k}
+            tensors = inputs(kernel.sketch, symbols, {}, seed)
+            expected = reference(kernel.sketch, tensors, symbols, {})
+            assert_equal(kernel.sketch, session.run(tensors, symbols, {}), expected, 16.0)
+
+
 @pytest.mark.parametrize(
     ("rows", "columns", "turned"), [(64, 16, (False, False)), (16, 64, (True, False))]
 )

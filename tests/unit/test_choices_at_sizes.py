@@ -108,6 +108,36 @@ def test_listed_points_are_taken_as_they_are() -> None:
     assert taken[0] == points[2]
 
 
+LISTED = """sketch f {
+    symbols: M, N;
+    params: P: f32 = 2.0;
+    constexpr: class, TN = 64;
+    tensors: X[M, N]: in f32; Y[M, N]: out f32;
+
+    for i in range(ceil(M, class)):
+        for j in range(ceil(N, TN)):
+            x = alloc([class, TN])
+            load(X[i*class:(i+1)*class, j*TN:(j+1)*TN] -> x)
+            mul(x, P, x)
+            store(x -> Y[i*class:(i+1)*class, j*TN:(j+1)*TN])
+}
+available_tiling:
+    class = 1, TN = 8
+    class = 32, TN = 64
+"""
+
+
+def test_listed_points_may_name_reserved_words() -> None:
+    """Which code spells in another way."""
+    assert chosen(planned(LISTED, {"M": 8192, "N": 8192})) == {"class_": 32, "TN": 64}
+
+
+def test_points_that_name_a_param_are_not_chosen() -> None:
+    """Sizes decide on how fast results are there, not on which these are."""
+    text = LISTED.replace("class = 32, TN = 64", "class = 32, TN = 64, P = 3.0")
+    assert chosen(planned(text, {"M": 8192, "N": 8192}))["class_"] == 1
+
+
 def test_what_is_set_stays() -> None:
     sizes = SIZES["conv2d"][0]
     plan = planned(example("conv2d"), sizes, TK=32, num_warps=8)

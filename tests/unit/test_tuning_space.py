@@ -32,6 +32,7 @@ OPEN = """sketch scale {
 LISTED = OPEN.replace(" in [32, 64, 96]", "") + (
     "\navailable_tiling:\n    TM = 8, TN = 64\n    TM = 16, TN = 32\n"
 )
+_PARAM = "    params: P: f32 = 2.0;\n    tensors"
 
 
 def space(text: str, target: str = "cpp", **fixed: Scalar) -> Space:
@@ -67,6 +68,14 @@ def test_an_available_tiling_lists_its_points() -> None:
     found = space(LISTED)
     assert list(found.points) == [{"TM": 8, "TN": 64}, {"TM": 16, "TN": 32}]
     assert {axis.name: axis.values for axis in found.axes} == {"TM": (8, 16), "TN": (64, 32)}
+
+
+def test_listed_points_have_the_names_of_the_plan_and_no_params() -> None:
+    """`class` is a word of generated code, and another param has other results."""
+    text = LISTED.replace("TM", "class").replace("2.0", "P").replace("    tensors", _PARAM, 1)
+    found = space(f"{text}    class = 32, TN = 32, P = 3.0\n")
+    assert list(found.points) == [{"class_": 8, "TN": 64}, {"class_": 16, "TN": 32}]
+    assert [found.plan(point).plan.sketch.name for point in found.points] == ["scale"] * 2
 
 
 def test_constants_that_are_data_do_not_vary() -> None:
