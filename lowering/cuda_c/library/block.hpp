@@ -43,8 +43,9 @@ template <class T> struct both {
 };
 
 //# lanes
-// Neighbouring lanes, which a thread reads or writes at once.
-template <class T, int count> struct alignas(count * sizeof(T)) lanes {
+// Neighbouring lanes, which a thread reads or writes at once where they are 16 bytes or less.
+template <class T, int count>
+struct alignas(count * sizeof(T) < 16 ? count * sizeof(T) : 16) lanes {
     static constexpr int size = count;
     T values[count];
     __device__ T &operator[](int part) { return values[part]; }
