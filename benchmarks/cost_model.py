@@ -228,7 +228,7 @@ def _ranks(values: Floats) -> Floats:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """What was recorded: "facts" of the machine, and "spaces" by example."""
+    """What was recorded: "facts" of the machine, where there are any, and "spaces" by example."""
     found: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
     return found
 

@@ -39,7 +39,7 @@ from typing import Any
 
 import attrs
 import numpy as np
-from cost_model import ROOT, correlation, planner_of
+from cost_model import ROOT, correlation, load, planner_of
 
 from sketchc.base.diagnostics import DiagnosticError
 from sketchc.ir import nodes as ir
@@ -378,12 +378,6 @@ def pack(results: Path, data: Path) -> None:
         spaces[name] = found
     text = json.dumps({"spaces": spaces}, indent=0, sort_keys=True)
     data.write_bytes(gzip.compress(text.encode(), mtime=0))
-
-
-def load(path: Path) -> dict[str, Any]:
-    """What was recorded: "spaces" by example."""
-    found: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
-    return found
 
 
 def show(recorded: Mapping[str, Any]) -> None:

@@ -319,15 +319,12 @@ class KernelPrinter(Printer):
         most = most_lanes(call.extents[2], self.constants)
         single = "true" if most is not None and most <= shape.depth else "false"
         operands = self.mapped.get(id(call), ())
-        if operands:
-            self.line(f"{self.library('multiply_mapped')}<{how}, {single}>(")
-        else:
-            self.line(f"{self.library('multiply_along')}<{how}, {single}>(")
+        multiply = self.library("multiply_mapped" if operands else "multiply_along")
+        self.line(f"{multiply}<{how}, {single}>(")
         self.depth += 1
         if operands:
-            self.line(
-                f"{', '.join((self.maps.flag, *(self.maps.names[o.map] for o in operands)))},"
-            )
+            maps = (self.maps.names[each.map] for each in operands)
+            self.line(f"{', '.join((self.maps.flag, *maps))},")
         self.line(f"{turns},")
         variable = "" if loop is None else self.name(loop.variable)
         turn = f"{variable}_turn" if first else variable
