@@ -40,8 +40,6 @@ SCALARS = {
 }
 #: CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, _NUM_REGS, _MAX_DYNAMIC_SHARED_SIZE_BYTES.
 LOCAL, REGISTERS, DYNAMIC_SHARED = 3, 4, 8
-#: Bytes of dynamic shared memory that a kernel may have without asking.
-FREE_SHARED = 48 << 10
 #: What is overwritten between samples: several times the second-level cache of any GPU so far.
 FLUSHED_BYTES = 256 << 20
 #: The largest error of an output, over its largest element.
@@ -72,7 +70,7 @@ class Driver:
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         self.check("cuModuleLoadData", ctypes.byref(module), image)
         self.check("cuModuleGetFunction", ctypes.byref(function), module, name.encode())
-        if shared > FREE_SHARED:
+        if shared:
             self.check("cuFuncSetAttribute", function, DYNAMIC_SHARED, ctypes.c_int(shared))
         return function
 

@@ -53,14 +53,17 @@ def emit(plan: Plan) -> Kernel:
     body = host.function()
     library = LIBRARY.namespace(host.used)
     includes = [*LIBRARY.includes, "#include <cuda_runtime.h>"]
-    above = [
+    start = [
         f"// {sketch.name}: a CUDA-C kernel for {plan.hardware.name}, made from a sketch.",
         "\n".join(includes),
         *([library] if library else []),
     ]
     origins: dict[int, tuple[int, ...]] = {}
-    parts = list(above)
-    for head, printer in host.kernels:
+    parts = list(start)
+    for above, below, printer in host.kernels:
+        # All kernels of a file name the same memory, whose alignment must be one.
+        memory = f"{INDENT}extern __shared__ __align__({host.border}) char block_memory[];"
+        head = [*above, memory, *below]
         lines = "\n\n".join(parts).count("\n") + 2 + len(head)
         origins |= printer.carried_out(lines)
         parts.append("\n".join([*head, *printer.lines, f"{INDENT}}}", "}"]))
@@ -98,10 +101,12 @@ class _Memory:
 
 @attrs.define
 class _Host(HostPrinter):
-    """Prints the exported function; `kernels` are the heads and the bodies of the kernels that it
-    launches."""
+    """Prints the exported function; `kernels` are the kernels that it launches: the lines of each
+    above and below the declaration of its shared memory, which begins on a multiple of `border`
+    bytes, and its body."""
 
-    kernels: list[tuple[list[str], KernelPrinter]] = attrs.field(factory=list)
+    kernels: list[tuple[list[str], list[str], KernelPrinter]] = attrs.field(factory=list)
+    border: int = 1
     #: what the Python module launches, by the number of the phase
     launched: dict[int, Launched] = attrs.field(factory=dict)
     #: the C++ types of what the host knows, by name
@@ -165,8 +170,8 @@ class _Host(HostPrinter):
         known = [name for name in self._known if name in printer.names]
         self.names |= set(known)
         entry = f"{entry_name(self.sketch.name)}_{len(self.kernels) + 1}"
-        head = self._head(entry, known, printer, memory, maps)
-        self.kernels.append((head, printer))
+        self.kernels.append((*self._head(entry, known, printer, memory, maps), printer))
+        self.border = max(self.border, memory.products.border)
         self.launched[launch.phase] = Launched(
             entry,
             tuple((name, self._known[name].strip()) for name in known),
@@ -325,15 +330,13 @@ class _Host(HostPrinter):
         printer: KernelPrinter,
         memory: _Memory,
         maps: Maps,
-    ) -> list[str]:
-        """The lines of a kernel before its body."""
+    ) -> tuple[list[str], list[str]]:
+        """The lines of a kernel before its body, above and below its shared memory."""
         program, programs = self._own("program"), self._own("programs")
         parameters = [f"{self._known[name]}{identifier(name)}" for name in known]
         parameters.append(f"int64_t {programs}")
         parameters += [f"int64_t {identifier(s.name)}_place" for s in memory.sized]
-        lines = [f"{line}" for line in constant_lines(self.sketch, printer)]
-        border = memory.products.border
-        lines.append(f"extern __shared__ __align__({border}) char block_memory[];")
+        lines = []
         if memory.scratch:
             parameters += ["char *scratch_memory", "int64_t scratch_bytes"]
             parameters += [f"int64_t {identifier(s.name)}_place" for s in memory.scratch]
@@ -348,12 +351,9 @@ class _Host(HostPrinter):
         shown = ", ".join(each.replace(" ", "\u00a0") for each in parameters)
         listed = textwrap.wrap(f"{shown})", 98, initial_indent=INDENT, subsequent_indent=INDENT)
         listed = [line.replace("\u00a0", " ") for line in listed]
-        return [
-            f'extern "C" __global__ void {entry}(',
-            *listed,
-            "{",
-            *(f"{INDENT}{line}" for line in lines),
-        ]
+        opening = [f'extern "C" __global__ void {entry}(', *listed, "{"]
+        opening += [f"{INDENT}{line}" for line in constant_lines(self.sketch, printer)]
+        return opening, [f"{INDENT}{line}" for line in lines]
 
 
 def _mark_unused(lines: list[str], count: int) -> None:

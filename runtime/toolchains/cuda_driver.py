@@ -19,8 +19,6 @@ _GUARD_BYTES = 4096
 _PATTERN = 0xA5
 _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR
 _DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-#: Bytes of dynamic shared memory that a kernel may have without setting an attribute.
-_FREE_SHARED = 48 << 10
 #: The driver's errors for a kernel's illegal accesses, and those for a lack of resources.
 _ACCESS = frozenset(
     {"CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_MISALIGNED_ADDRESS", "CUDA_ERROR_INVALID_PC"}
@@ -88,7 +86,8 @@ class Driver:
             self.check("cuModuleLoadData", ctypes.byref(module), image)
             name = artefact["function"].encode()
             self.check("cuModuleGetFunction", ctypes.byref(function), module, name)
-            if artefact["shared"] > _FREE_SHARED:
+            # A kernel's own (static) shared memory counts towards the 48 KiB that need no asking.
+            if artefact["shared"]:
                 size = ctypes.c_int(artefact["shared"])
                 self.check("cuFuncSetAttribute", function, _DYNAMIC_SHARED, size)
             self._functions[key] = function

@@ -1,9 +1,10 @@
-"""Drop-ins of CUDA-C in a process that compute-sanitizer watches.
+"""Drop-ins of CUDA-C, and cubins of TileLang, in a process that compute-sanitizer watches.
 
 compute-sanitizer --tool memcheck --error-exitcode 3 python tests/device/sanitized.py NAME...
 
-NAME is an example, or a product as `DTYPE:ROWS:COLUMNS`, its tiles, where operands lie in all ways.
-Each is called at a few sizes, whole and ragged, and compared with the interpreter.
+NAME is an example, a product as `DTYPE:ROWS:COLUMNS`, its tiles, where operands lie in all ways, or
+a folder that `build_cubins.py` made of a kernel. Each is called at a few sizes, whole and ragged,
+and compared with the interpreter.
 """
 
 from __future__ import annotations
@@ -14,11 +15,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+import cubin_launches
+import numpy as np
 from cpp_cases import PARAMS, TILES, assert_equal, example, inputs, reference, sizes
+from cubin_folders import asked, compare, read
 from cuda_c_products import product
 from example_sizes import params_for
 from test_loop_targets import dropin, dropped_in
 from triton_cases import lower
+
+from sketchc.runtime.process.messages import raw_of
 
 TURNED = [(a, b) for a in (False, True) for b in (False, True)]
 
@@ -39,9 +45,25 @@ def run(text: str, tiles: dict[str, int], extents: list[dict[str, int]]) -> int:
     return len(chosen)
 
 
+def run_cubins(folder: Path) -> int:
+    """Compare the kernels of a folder with the interpreter; returns at how many sizes."""
+    told, arrays = read(folder)
+    for number, case in enumerate(told["cases"]):
+        request, before = asked(folder, told, arrays, number)
+        raws = {name: raw_of(array) for name, array in before.items()}
+        reply, outputs = cubin_launches.serve(request, raws)
+        assert reply == {}, (case["symbols"], reply)
+        found = {name: np.frombuffer(raw.data, np.uint8) for name, raw in outputs.items()}
+        compare(told, arrays, number, found, 256.0)
+    return len(told["cases"])
+
+
 def main() -> int:
     """Run what the command line names; returns 0."""
     for name in sys.argv[1:]:
+        if Path(name).is_dir():
+            print(name, run_cubins(Path(name).resolve()))
+            continue
         if ":" not in name:
             print(name, run(example(name), TILES.get(name, {}), []))
             continue

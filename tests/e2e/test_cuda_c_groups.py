@@ -104,6 +104,43 @@ def test_a_vector_beside_sums_is_read_at_once_where_it_may_be(
             assert_equal(kernel.sketch, session.run(tensors, symbols, {}), expected, 16.0)
 
 
+#: Two launches: the operands of the first begin on borders that the second does not ask for.
+_SUMMED = """sketch summed {
+    symbols: M, N, K;
+    tensors: A[M, K]: in f16; B[K, N]: in f16; C[M, N]: out f32; S[M]: out f32;
+
+    @llm_hint("parallel", "grididx")
+    for i in range(ceil(M, 64)):
+        @llm_hint("parallel", "grididx")
+        for j in range(ceil(N, 64)):
+            c = alloc([64, 64], f32, init=0)
+            for k in range(ceil(K, 64)):
+                a = alloc([64, 64])
+                b = alloc([64, 64])
+                load(A[i*64:(i+1)*64, k*64:(k+1)*64] -> a)
+                load(B[k*64:(k+1)*64, j*64:(j+1)*64] -> b)
+                gemm(a, b, c)
+            store(c -> C[i*64:(i+1)*64, j*64:(j+1)*64])
+
+    @llm_hint("parallel", "grididx")
+    for i in range(M):
+        total = alloc([1], f32, init=0)
+        for j in range(ceil(N, 128)):
+            c = alloc([128], f32)
+            part = alloc([1], f32)
+            load(C[i, j*128:(j+1)*128] -> c)
+            reduce_sum(c, 0, part)
+            add(total, part, total)
+        store(total -> S[i:i+1])
+}
+"""
+
+
+def test_kernels_of_one_file_agree_on_the_border_of_their_memory(tmp_path: Path) -> None:
+    """nvcc refuses a file whose kernels ask for different ones."""
+    check(_SUMMED, 64, 64, "by_groups", tmp_path)
+
+
 @pytest.mark.parametrize(
     ("rows", "columns", "turned"), [(64, 16, (False, False)), (16, 64, (True, False))]
 )
