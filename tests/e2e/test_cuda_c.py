@@ -320,6 +320,21 @@ def test_operands_take_the_place_of_sums_after_a_barrier(tmp_path: Path) -> None
     check_fault(text, {"M": 128, "N": 128, "K": 127}, old, new, "", tmp_path)
 
 
+def test_a_barrier_is_refused_where_the_host_does_not_ask_for_errors(tmp_path: Path) -> None:
+    """As in kernels by others, whose C function returns 0 whatever happened."""
+    last = "        __syncthreads();\n    }\n}\n"
+    kernel = with_fault(SKETCH, last, last.replace("__sync", "if (threadIdx.x < 64) __sync"))
+    source = kernel.source.replace("cudaGetLastError() != cudaSuccess", "false")
+    assert source != kernel.source
+    kernel = attrs.evolve(kernel, source=source)
+    tensors = inputs(kernel.sketch, {"M": 3}, {})
+    with (
+        TOOLCHAIN.open(TOOLCHAIN.compile(kernel, tmp_path)) as session,
+        pytest.raises(ToolchainError, match="barrier"),
+    ):
+        session.run(tensors, {"M": 3}, {})
+
+
 def with_fault(text: str, old: str, new: str) -> Kernel:
     """The kernel of a sketch with a part of its source replaced."""
     kernel = lowered(text, {})
