@@ -28,7 +28,12 @@ from sketchc.lowering.cuda_c.maps import ELEMENTS, Map, Maps, Operand, mapped, w
 from sketchc.lowering.cuda_c.module import Launched, module_text
 from sketchc.lowering.cuda_c.products import Products, products_of
 from sketchc.lowering.cuda_c.sums import Sums, sums_of
-from sketchc.lowering.cuda_c.target import SHARED_BYTES
+from sketchc.lowering.cuda_c.target import (
+    LANGUAGE_FLAGS,
+    SHARED_BYTES,
+    SHARED_FLAGS,
+    made_for,
+)
 from sketchc.lowering.kernel import Kernel, LibraryPart
 from sketchc.lowering.loops import build, nodes
 from sketchc.lowering.loops.build import style_of
@@ -54,7 +59,7 @@ def emit(plan: Plan) -> Kernel:
     library = LIBRARY.namespace(host.used)
     includes = [*LIBRARY.includes, "#include <cuda_runtime.h>"]
     start = [
-        f"// {sketch.name}: a CUDA-C kernel for {plan.hardware.name}, made from a sketch.",
+        _title(plan),
         "\n".join(includes),
         *([library] if library else []),
     ]
@@ -80,6 +85,18 @@ def emit(plan: Plan) -> Kernel:
         extras=((f"{sketch.name}_host.py", module_text(plan, host.launched)),),
         source_map=tuple(sorted(origins.items())),
         library=(LibraryPart(tuple(LIBRARY.used(host.used)), library),) if library else (),
+    )
+
+
+def _title(plan: Plan) -> str:
+    """What the file is, and the command that makes a library of it."""
+    name, chip = plan.sketch.name, plan.hardware
+    return "\n".join(
+        (
+            f"// {name}: a CUDA-C kernel for {chip.name}, made from a sketch. To build a library:",
+            f"//   nvcc {' '.join(LANGUAGE_FLAGS)} {made_for(chip.facts)}",
+            f"//     {' '.join(SHARED_FLAGS)} -o {name}.so {name}.cu",
+        )
     )
 
 

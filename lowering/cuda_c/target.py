@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from sketchc.base.types import DType
+from sketchc.lowering.hardware import architecture
 from sketchc.lowering.language import CUDA
 from sketchc.lowering.plan import Capabilities, LoopStyle
 from sketchc.lowering.target import FailureRule, Target, out_of_resource
@@ -41,6 +45,20 @@ CAPABILITIES = Capabilities(
         arena_bytes=ARENA_BYTES,
     ),
 )
+
+#: What nvcc is told of the language: functions of the standard library that are `constexpr` run on
+#: the device, too.
+LANGUAGE_FLAGS: tuple[str, ...] = ("-std=c++20", "-O3", "--expt-relaxed-constexpr")
+#: What nvcc is told for a library that a GPU's machine runs.
+SHARED_FLAGS: tuple[str, ...] = ("-shared", "-Xcompiler", "-fPIC")
+
+
+def made_for(facts: Mapping[str, Any]) -> str:
+    """What nvcc is told of the chip with these facts. With `-arch` alone, a library gets PTX as
+    well, for chips that lack what only this one has."""
+    chip = architecture(facts)
+    return f"-gencode=arch={chip.replace('sm', 'compute')},code={chip}"
+
 
 #: Headers that a CUDA-C kernel may include.
 _HEADERS = (

@@ -56,6 +56,13 @@ def chips_like(name: str) -> list[Hardware]:
     return [_chip(facts) for facts in found if facts["family"] == family]
 
 
+def architecture(facts: Mapping[str, Any]) -> str:
+    """What CUDA's compilers are told of the NVIDIA chip with these facts: its compute capability,
+    with the instructions of that one alone ("sm_90a"), where it has some."""
+    chip = str(facts["chip"])
+    return f"{chip}a" if chip in ("sm_90", "sm_100") else chip
+
+
 def user_chips() -> Path:
     """The folder of the user's own files of chips; it need not exist."""
     return user_folder("XDG_DATA_HOME", ".local/share") / "hardware"

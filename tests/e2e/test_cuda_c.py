@@ -3,7 +3,9 @@ stand-in for a GPU finds what would be wrong there."""
 
 from __future__ import annotations
 
+import ctypes
 import re
+import shlex
 from pathlib import Path
 
 import attrs
@@ -18,9 +20,11 @@ from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.registry import load_target
 from sketchc.parsing.parser import parse
+from sketchc.runtime.process.peer import run_compiler
 from sketchc.runtime.toolchains.base import ToolchainError
 from sketchc.runtime.toolchains.cuda_c.toolchain import run_nvcc
 from sketchc.runtime.toolchains.native.compiler import find_compiler
+from sketchc.runtime.toolchains.nvcc import find_nvcc
 
 TOOLCHAIN = require("cuda_c")
 
@@ -84,6 +88,25 @@ def test_what_the_plan_says_of_matrix_units_is_what_the_code_has(
     run_nvcc(source, kernel.hardware, tmp_path / "product.ptx", 120, ("-ptx",))
     assert ("mma.sync" in (tmp_path / "product.ptx").read_text("utf-8")) is units
     assert ("mma.sync" in said) is units
+
+
+@pytest.mark.parametrize(("name", "chip"), [("matmul_half", "h200"), ("softmax", "a100")])
+def test_the_command_in_a_file_makes_a_library_of_it(
+    name: str, chip: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the C function, which refuses sizes; and with instructions that only this chip has."""
+    kernel = lowered(example(name), {}, chip)
+    source, sketch = kernel.source, kernel.sketch
+    monkeypatch.chdir(tmp_path)
+    Path(f"{name}.cu").write_text(source, "utf-8")
+    lines = [line.removeprefix("//") for line in source.splitlines()[1:3]]
+    compiler, *flags = shlex.split(" ".join(lines))
+    assert compiler == "nvcc"
+    status, said = run_compiler([str(find_nvcc()), *flags], 120)
+    assert (status, said) == (0, "")
+    function = getattr(ctypes.CDLL(str(tmp_path / f"{name}.so")), kernel.entry)
+    sizes_below_zero = [ctypes.c_int64(-1)] * len(sketch.symbols)
+    assert function(*[None] * len(sketch.tensors), *sizes_below_zero) == 1
 
 
 #: Elements whose places are computed from their numbers.
@@ -295,6 +318,21 @@ def test_operands_take_the_place_of_sums_after_a_barrier(tmp_path: Path) -> None
     old = f"{new}        __syncthreads();\n"
     text = PRODUCT.replace("32", "128").replace("f128", "f32").replace("init=0", "init=1")
     check_fault(text, {"M": 128, "N": 128, "K": 127}, old, new, "", tmp_path)
+
+
+def test_a_barrier_is_refused_where_the_host_does_not_ask_for_errors(tmp_path: Path) -> None:
+    """As in kernels by others, whose C function returns 0 whatever happened."""
+    last = "        __syncthreads();\n    }\n}\n"
+    kernel = with_fault(SKETCH, last, last.replace("__sync", "if (threadIdx.x < 64) __sync"))
+    source = kernel.source.replace("cudaGetLastError() != cudaSuccess", "false")
+    assert source != kernel.source
+    kernel = attrs.evolve(kernel, source=source)
+    tensors = inputs(kernel.sketch, {"M": 3}, {})
+    with (
+        TOOLCHAIN.open(TOOLCHAIN.compile(kernel, tmp_path)) as session,
+        pytest.raises(ToolchainError, match="barrier"),
+    ):
+        session.run(tensors, {"M": 3}, {})
 
 
 def with_fault(text: str, old: str, new: str) -> Kernel:

@@ -15,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from sketchc.base.files import replace_file
+from sketchc.lowering.cuda_c.target import LANGUAGE_FLAGS, SHARED_FLAGS, made_for
 from sketchc.lowering.hardware import load_hardware
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.guards.binary import Library, inspect_elf
@@ -48,12 +49,7 @@ _FLAGS = (
     *("-std=c++20", "-O1", "-ffp-contract=off", "-fwrapv", "-fPIC", "-shared", "-w"),
     "-U_FORTIFY_SOURCE",
 )
-#: nvcc has functions of the standard library that are `constexpr` run on the device, too.
-_LANGUAGE_FLAGS: tuple[str, ...] = ("-std=c++20", "-O3", "--expt-relaxed-constexpr")
-NVCC_FLAGS = (*_LANGUAGE_FLAGS, "-Werror", "all-warnings")
-
-#: What nvcc is told for a library that a GPU's machine runs.
-_SHARED = ("-shared", "-Xcompiler", "-fPIC")
+NVCC_FLAGS = (*LANGUAGE_FLAGS, "-Werror", "all-warnings")
 _ON_DEVICE = "sketchc.runtime.toolchains.cuda_c.device_worker:execute"
 _ADVICE = (
     "sketchc toolchain install cuda_c (or nvcc 13 on the path or in $NVCC), and g++ 11 or later; "
@@ -72,7 +68,7 @@ class CudaToolchain(Toolchain):
     target = "cuda_c"
     launcher = "sketchc.runtime.toolchains.native.launch"
     #: What authors of kernels are told.
-    flags = _LANGUAGE_FLAGS
+    flags = LANGUAGE_FLAGS
 
     def status(self) -> ToolchainStatus:
         """See `Toolchain.status`; starts the compilers only to ask for their versions."""
@@ -151,7 +147,7 @@ def _build_library(
 ) -> tuple[str, bool]:
     """Build what this machine runs; returns what nvcc said, and whether it was in the cache."""
     if gpu:
-        return run_nvcc(source, hardware, library, timeout, _SHARED), False
+        return run_nvcc(source, hardware, library, timeout, SHARED_FLAGS), False
     translated = library.with_suffix(".emulated.cpp")
     translated.write_text(for_cpu(source.read_text("utf-8")), "utf-8")
     return "", build([translated], cpu_flags(), library, timeout)[1]
@@ -175,12 +171,6 @@ def cpu_flags() -> tuple[str, ...]:
     return (*_FLAGS, f"-I{EMULATOR}", f"-DSKETCH_EMULATOR={known}")
 
 
-def architecture(hardware: str) -> str:
-    """What nvcc calls a chip: its compute capability, with what only that one has."""
-    chip = str(load_hardware(hardware).facts["chip"])
-    return f"{chip}a" if chip in ("sm_90", "sm_100") else chip
-
-
 def run_nvcc(
     source: Path, hardware: str, made: Path, timeout: float, kind: Sequence[str] = ("-cubin",)
 ) -> str:
@@ -189,10 +179,7 @@ def run_nvcc(
     nvcc = find_nvcc()
     if nvcc is None:
         raise ToolchainError(stage="infrastructure", message=f"no CUDA compiler: {_ADVICE}")
-    # With `-arch` alone a library gets PTX as well, for chips that lack what only this one has.
-    chip = architecture(hardware)
-    code = f"-gencode=arch={chip.replace('sm', 'compute')},code={chip}"
-    flags = (*NVCC_FLAGS, code, *kind)
+    flags = (*NVCC_FLAGS, made_for(load_hardware(hardware).facts), *kind)
     told = "\0".join((nvcc_version(nvcc), *flags, source.name))
     key = hashlib.sha256(told.encode() + b"\0" + source.read_bytes()).hexdigest()[:32]
     known = cache_folder().with_name("cuda_c") / f"{key}{made.suffix}"

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sketchc.runtime.guards.pages import GuardedBuffer
-from sketchc.runtime.process.messages import ITEM_BYTES, Raw
+from sketchc.runtime.process.messages import ITEM_BYTES, Raw, failure
 from sketchc.runtime.sandbox import seccomp
 
 #: The parameter of `mallopt` that fills memory from malloc with the complement of a byte, and the
@@ -51,7 +51,8 @@ def execute(request: dict[str, Any], raws: dict[str, Raw]) -> tuple[dict[str, An
     neither. `request["closed"]` False leaves the process open, for tests of the sandbox itself.
 
     Every tensor ends at a page that nobody may touch, so that an access past its end faults; a
-    write before its start, or into an `in` tensor, is reported as "stray" in the reply.
+    write before its start, or into an `in` tensor, is reported as "stray" in the reply. What a
+    stand-in for a device found wrong in a launch is a failure, whatever the entry point returns.
     """
     library, missing = loaded(request)
     if library is None:
@@ -84,7 +85,19 @@ def execute(request: dict[str, Any], raws: dict[str, Raw]) -> tuple[dict[str, An
             guard.copy_back()
             results[name] = raw
         guard.close()
+    if why := _failed_launch(library):
+        return failure("launch", why), {}
     return {"status": status, "stray": stray}, results
+
+
+def _failed_launch(library: ctypes.CDLL) -> str:
+    """Why a launch of the last call failed, as a library says that stands in for a device."""
+    try:
+        asked = library.sketch_failed_launch
+    except AttributeError:
+        return ""
+    asked.restype = ctypes.c_char_p
+    return (asked() or b"").decode("utf-8", "replace")
 
 
 @functools.cache

@@ -14,8 +14,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from sketchc.lowering.hardware import architecture
 from sketchc.runtime.toolchains.tilelang_cuda import execution, worker
-from sketchc.runtime.toolchains.tilelang_cuda.toolchain import architecture_of
 from sketchc.runtime.toolchains.torch_module.worker import (
     SESSIONS,
     Arrays,
@@ -36,7 +36,7 @@ def prepare(session: LoadedModule, request: dict[str, Any]) -> None:
     os.environ.setdefault("TILELANG_CACHE_DIR", str(folder))
     worker.prepare()
     if request["dry"]:
-        worker.pretend(architecture_of(request["hardware"]))
+        worker.pretend(architecture(request["hardware"]))
         execution.replace(execution.recording(_MADE.append))
         return
     execution.count_launches(session.guard)
@@ -57,10 +57,10 @@ def compile_launches(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str,
     """
     if failed := recorded(request, nullcontext()):
         return failed, {}
-    architecture, folder = architecture_of(request["hardware"]), Path(tempfile.mkdtemp())
+    chip, folder = architecture(request["hardware"]), Path(tempfile.mkdtemp())
     try:
         with ThreadPoolExecutor(2) as others:
-            kernels = list(worker.begun(_MADE, architecture, folder, others))
+            kernels = list(worker.begun(_MADE, chip, folder, others))
             return {"kernels": [kernel.result() for kernel in kernels]}, {}
     except execution.CompilationError as error:
         return raised(SESSIONS[0], "compile", error), {}

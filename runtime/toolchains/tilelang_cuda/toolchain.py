@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from sketchc.lowering.hardware import load_hardware
+from sketchc.lowering.hardware import architecture, load_hardware
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.process.venvs import installed, run_installer
 from sketchc.runtime.sandbox.worker import (
@@ -147,7 +145,7 @@ class TileLangCuda(Toolchain):
         source = placed(kernel, folder)
         built = built_folder(folder)
         symbols, params = example_values(kernel.sketch)
-        own = architecture_of(load_hardware(kernel.hardware).facts)
+        own = architecture(load_hardware(kernel.hardware).facts)
         others = () if kernel.foreign else ARCHITECTURES
         request = {
             **call_request(kernel, source, symbols, params),
@@ -214,13 +212,6 @@ class TileLangSession(Session):
             writable=[self._built],
             limits=Limits() if self._gpu else bounded,
         )
-
-
-def architecture_of(facts: Mapping[str, Any]) -> str:
-    """The compute capability that is compiled for, of the facts of a chip; with the instructions of
-    that chip alone ("sm_90a"), where it has some."""
-    own = str(facts["chip"])
-    return f"{own}a" if own in ("sm_90", "sm_100") else own
 
 
 def environment(built: Path | None = None) -> dict[str, str]:

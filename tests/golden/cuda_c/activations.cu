@@ -1,4 +1,6 @@
-// activations: a CUDA-C kernel for h200, made from a sketch.
+// activations: a CUDA-C kernel for h200, made from a sketch. To build a library:
+//   nvcc -std=c++20 -O3 --expt-relaxed-constexpr -gencode=arch=compute_90a,code=sm_90a
+//     -shared -Xcompiler -fPIC -o activations.so activations.cu
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,6 @@
-// argmax_rows: a CUDA-C kernel for h200, made from a sketch.
+// argmax_rows: a CUDA-C kernel for h200, made from a sketch. To build a library:
+//   nvcc -std=c++20 -O3 --expt-relaxed-constexpr -gencode=arch=compute_90a,code=sm_90a
+//     -shared -Xcompiler -fPIC -o argmax_rows.so argmax_rows.cu
 
 #include <algorithm>
 #include <cmath>

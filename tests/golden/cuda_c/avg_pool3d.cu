@@ -1,4 +1,6 @@
-// avg_pool3d: a CUDA-C kernel for h200, made from a sketch.
+// avg_pool3d: a CUDA-C kernel for h200, made from a sketch. To build a library:
+//   nvcc -std=c++20 -O3 --expt-relaxed-constexpr -gencode=arch=compute_90a,code=sm_90a
+//     -shared -Xcompiler -fPIC -o avg_pool3d.so avg_pool3d.cu
 
 #include <algorithm>
 #include <cmath>

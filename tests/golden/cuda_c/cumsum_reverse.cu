@@ -1,4 +1,6 @@
-// cumsum_reverse: a CUDA-C kernel for h200, made from a sketch.
+// cumsum_reverse: a CUDA-C kernel for h200, made from a sketch. To build a library:
+//   nvcc -std=c++20 -O3 --expt-relaxed-constexpr -gencode=arch=compute_90a,code=sm_90a
+//     -shared -Xcompiler -fPIC -o cumsum_reverse.so cumsum_reverse.cu
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,6 @@
-// great_circle: a CUDA-C kernel for h200, made from a sketch.
+// great_circle: a CUDA-C kernel for h200, made from a sketch. To build a library:
+//   nvcc -std=c++20 -O3 --expt-relaxed-constexpr -gencode=arch=compute_90a,code=sm_90a
+//     -shared -Xcompiler -fPIC -o great_circle.so great_circle.cu
 
 #include <algorithm>
 #include <cmath>

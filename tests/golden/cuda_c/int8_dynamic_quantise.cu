@@ -1,4 +1,6 @@
-// int8_dynamic_quantise: a CUDA-C kernel for h200, made from a sketch.
+// int8_dynamic_quantise: a CUDA-C kernel for h200, made from a sketch. To build a library:
+//   nvcc -std=c++20 -O3 --expt-relaxed-constexpr -gencode=arch=compute_90a,code=sm_90a
+//     -shared -Xcompiler -fPIC -o int8_dynamic_quantise.so int8_dynamic_quantise.cu
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,6 @@
-// matmul_half: a CUDA-C kernel for h200, made from a sketch.
+// matmul_half: a CUDA-C kernel for h200, made from a sketch. To build a library:
+//   nvcc -std=c++20 -O3 --expt-relaxed-constexpr -gencode=arch=compute_90a,code=sm_90a
+//     -shared -Xcompiler -fPIC -o matmul_half.so matmul_half.cu
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,6 @@
-// max_pool2d: a CUDA-C kernel for h200, made from a sketch.
+// max_pool2d: a CUDA-C kernel for h200, made from a sketch. To build a library:
+//   nvcc -std=c++20 -O3 --expt-relaxed-constexpr -gencode=arch=compute_90a,code=sm_90a
+//     -shared -Xcompiler -fPIC -o max_pool2d.so max_pool2d.cu
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,6 @@
-// pcm_planes: a CUDA-C kernel for h200, made from a sketch.
+// pcm_planes: a CUDA-C kernel for h200, made from a sketch. To build a library:
+//   nvcc -std=c++20 -O3 --expt-relaxed-constexpr -gencode=arch=compute_90a,code=sm_90a
+//     -shared -Xcompiler -fPIC -o pcm_planes.so pcm_planes.cu
 
 #include <algorithm>
 #include <cmath>

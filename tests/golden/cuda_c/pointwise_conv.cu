@@ -1,4 +1,6 @@
-// pointwise_conv: a CUDA-C kernel for h200, made from a sketch.
+// pointwise_conv: a CUDA-C kernel for h200, made from a sketch. To build a library:
+//   nvcc -std=c++20 -O3 --expt-relaxed-constexpr -gencode=arch=compute_90a,code=sm_90a
+//     -shared -Xcompiler -fPIC -o pointwise_conv.so pointwise_conv.cu
 
 #include <algorithm>
 #include <cmath>

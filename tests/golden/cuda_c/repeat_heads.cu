@@ -1,4 +1,6 @@
-// repeat_heads: a CUDA-C kernel for h200, made from a sketch.
+// repeat_heads: a CUDA-C kernel for h200, made from a sketch. To build a library:
+//   nvcc -std=c++20 -O3 --expt-relaxed-constexpr -gencode=arch=compute_90a,code=sm_90a
+//     -shared -Xcompiler -fPIC -o repeat_heads.so repeat_heads.cu
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,6 @@
-// scatter_add: a CUDA-C kernel for h200, made from a sketch.
+// scatter_add: a CUDA-C kernel for h200, made from a sketch. To build a library:
+//   nvcc -std=c++20 -O3 --expt-relaxed-constexpr -gencode=arch=compute_90a,code=sm_90a
+//     -shared -Xcompiler -fPIC -o scatter_add.so scatter_add.cu
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,6 @@
-// smallest_k: a CUDA-C kernel for h200, made from a sketch.
+// smallest_k: a CUDA-C kernel for h200, made from a sketch. To build a library:
+//   nvcc -std=c++20 -O3 --expt-relaxed-constexpr -gencode=arch=compute_90a,code=sm_90a
+//     -shared -Xcompiler -fPIC -o smallest_k.so smallest_k.cu
 
 #include <algorithm>
 #include <cmath>

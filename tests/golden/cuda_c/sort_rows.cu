@@ -1,4 +1,6 @@
-// sort_rows: a CUDA-C kernel for h200, made from a sketch.
+// sort_rows: a CUDA-C kernel for h200, made from a sketch. To build a library:
+//   nvcc -std=c++20 -O3 --expt-relaxed-constexpr -gencode=arch=compute_90a,code=sm_90a
+//     -shared -Xcompiler -fPIC -o sort_rows.so sort_rows.cu
 
 #include <algorithm>
 #include <cmath>

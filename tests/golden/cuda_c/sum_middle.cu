@@ -1,4 +1,6 @@
-// sum_middle: a CUDA-C kernel for h200, made from a sketch.
+// sum_middle: a CUDA-C kernel for h200, made from a sketch. To build a library:
+//   nvcc -std=c++20 -O3 --expt-relaxed-constexpr -gencode=arch=compute_90a,code=sm_90a
+//     -shared -Xcompiler -fPIC -o sum_middle.so sum_middle.cu
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,6 @@
-// triplet_loss: a CUDA-C kernel for h200, made from a sketch.
+// triplet_loss: a CUDA-C kernel for h200, made from a sketch. To build a library:
+//   nvcc -std=c++20 -O3 --expt-relaxed-constexpr -gencode=arch=compute_90a,code=sm_90a
+//     -shared -Xcompiler -fPIC -o triplet_loss.so triplet_loss.cu
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,6 @@
-// upsample_zeros: a CUDA-C kernel for h200, made from a sketch.
+// upsample_zeros: a CUDA-C kernel for h200, made from a sketch. To build a library:
+//   nvcc -std=c++20 -O3 --expt-relaxed-constexpr -gencode=arch=compute_90a,code=sm_90a
+//     -shared -Xcompiler -fPIC -o upsample_zeros.so upsample_zeros.cu
 
 #include <algorithm>
 #include <cmath>

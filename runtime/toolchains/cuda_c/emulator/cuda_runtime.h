@@ -685,6 +685,13 @@ inline cudaError_t cudaDeviceSynchronize() { return last_error(); }
 
 namespace emulated {
 
+// Why the first launch that failed did so, or nothing: known also where the host's code does not ask for errors.
+inline std::string &complaint()
+{
+    static std::string why;
+    return why;
+}
+
 // What `kernel<<<grid, threads, shared, stream>>>` stands for.
 template <class... P> struct Launcher {
     void (*kernel)(P...);
@@ -697,7 +704,7 @@ template <class... P> struct Launcher {
         try {
             launch(kernel, grid, threads, shared, static_cast<P>(given)...);
         } catch (const std::exception &error) {
-            std::fprintf(stderr, "%s\n", error.what());
+            complaint() = complaint().empty() ? error.what() : complaint();
             last_error() = cudaErrorLaunchFailure;
         }
     }
@@ -711,6 +718,14 @@ Launcher<P...> launcher(void (*kernel)(P...), dim3 grid, dim3 threads, std::size
 }
 
 } // namespace emulated
+
+// For `native/worker.py`, after each call of the entry point: why a launch failed, null if none did.
+extern "C" const char *sketch_failed_launch()
+{
+    static std::string told;
+    told = std::exchange(emulated::complaint(), "");
+    return told.empty() ? nullptr : told.c_str();
+}
 
 #include "groups.h"
 #include "maps.h"
