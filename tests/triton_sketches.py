@@ -98,6 +98,28 @@ _add(
 )
 
 _add(
+    "few_rows",
+    """sketch few_rows {
+    symbols: N, K;
+    tensors: A[8, K]: in f32; B[K, N]: in f32; C[8, N]: out f32;
+    constexpr: TN = 64, TK = 32;
+    GRID
+    for j in range(ceil(N, TN)):
+        c = alloc([8, TN], f32, init=0)
+        for k in range(ceil(K, TK)):
+            b = alloc([TK, TN])
+            a = alloc([8, TK])
+            load(B[k*TK:(k+1)*TK, j*TN:(j+1)*TN] -> b)
+            load(A[0:8, k*TK:(k+1)*TK] -> a)
+            neg(b, b)
+            neg(a, a)
+            gemm(a, b, c)
+        store(c -> C[0:8, j*TN:(j+1)*TN])
+}""",
+    {"N": 67, "K": 70},
+)
+
+_add(
     "reductions",
     """sketch reductions {
     symbols: B, M, N;

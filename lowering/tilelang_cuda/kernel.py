@@ -639,7 +639,8 @@ class KernelPrinter(Fragments):
         for operand, view, extents in operands:
             assert isinstance(view, nodes.MatrixView)
             stored = self._matrix(view, extents[0], extents[1], operand.transposed)
-            self.line(str(self.call("fetch", operand.name, stored)))
+            name = "fetch" if operand.inside else "fetch_within"
+            self.line(str(self.call(name, operand.name, stored)))
 
     def _place(self, buffer: str) -> tuple[str, Code]:
         memory, first = self.places.get(buffer, (buffer, ZERO))

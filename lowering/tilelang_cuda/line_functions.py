@@ -384,13 +384,26 @@ def philox(words, seed, offset):
 
 @T.macro
 def fetch(tile, source):
-    """Copy a matrix into a tile; what lies beyond its rows and columns is zero."""
+    """Copy a matrix into a tile; what lies beyond its rows and columns is zero. There must be
+    memory for all elements of the tile: where threads copy several at once, the compiler reads
+    them before it asks which of them are valid."""
     for row, column in T.Parallel(tile.shape[0], tile.shape[1]):
         tile[row, column] = T.if_then_else(
             T.And(row < source.rows, column < source.columns),
             source.memory[source.at(row, column)],
             T.cast(T.float32(0.0), str(tile.dtype)),
         )
+
+
+@T.macro
+def fetch_within(tile, source):
+    """As fetch; nothing beyond the rows and columns is read. (The compiler reads ahead of a
+    condition that decides which of two values an element gets.)"""
+    for row, column in T.Parallel(tile.shape[0], tile.shape[1]):
+        tile[row, column] = T.cast(T.float32(0.0), str(tile.dtype))
+    for row, column in T.Parallel(tile.shape[0], tile.shape[1]):
+        if T.And(row < source.rows, column < source.columns):
+            tile[row, column] = source.memory[source.at(row, column)]
 
 
 @T.macro
@@ -428,8 +441,8 @@ def multiply_in_blocks(left, right, result):
             for row, column in T.Parallel(64, 64):
                 part[row, column] = T.cast(0, kind)
             for step in T.serial(T.ceildiv(left.columns, 16)):
-                fetch(rows, left.beyond(down * 64, step * 16))
-                fetch(columns, right.beyond(step * 16, across * 64))
+                fetch_within(rows, left.beyond(down * 64, step * 16))
+                fetch_within(columns, right.beyond(step * 16, across * 64))
                 multiply_tiles(rows, columns, part, False, False)
             deliver(part, result.beyond(down * 64, across * 64))
 

@@ -38,12 +38,14 @@ Bound = Callable[[ir.Expr], "int | None"]
 @attrs.frozen
 class Operand:
     """A tile in shared memory for one operand: its name, its extents as it is stored, and whether
-    that is the transposed operand."""
+    that is the transposed operand. `inside`: all elements of the tile, valid or not, have a place
+    in the operand's memory."""
 
     name: str
     dtype: DType
     extents: tuple[int, int]
     transposed: bool
+    inside: bool
 
 
 @attrs.frozen
@@ -97,7 +99,7 @@ def products(
     found: dict[int, MatrixProduct] = {}
     for call in calls:
         if id(call) in fits:
-            found[id(call)] = _planned(call, fits[id(call)], kept, fresh, bound)
+            found[id(call)] = _planned(call, fits[id(call)], kept, storages, fresh, bound)
     return found
 
 
@@ -138,6 +140,7 @@ def _planned(
     call: nodes.Call,
     tiles: tuple[int, int, int],
     kept: set[str],
+    storages: Mapping[str, Storage],
     fresh: Callable[[str], str],
     bound: Bound,
 ) -> MatrixProduct:
@@ -147,8 +150,8 @@ def _planned(
     assert isinstance(right, nodes.MatrixView)
     own = result.buffer in kept
     made = (
-        _operand(fresh(f"{left.buffer}_tile"), left, rows, depth),
-        _operand(fresh(f"{right.buffer}_tile"), right, depth, columns),
+        _operand(fresh(f"{left.buffer}_tile"), left, (rows, depth), storages, bound),
+        _operand(fresh(f"{right.buffer}_tile"), right, (depth, columns), storages, bound),
     )
     streamed = _ends_there(left, left.axes[1:], call.extents[2], depth, bound)
     streamed = streamed and _ends_there(right, right.axes[:1], call.extents[2], depth, bound)
@@ -156,10 +159,22 @@ def _planned(
     return MatrixProduct(call, *made, name, (rows, columns), own, streamed, on_units(call))
 
 
-def _operand(name: str, view: nodes.MatrixView, rows: int, columns: int) -> Operand:
+def _operand(
+    name: str,
+    view: nodes.MatrixView,
+    extents: tuple[int, int],
+    storages: Mapping[str, Storage],
+    bound: Bound,
+) -> Operand:
     turned = view.row == ir.Literal(1) and view.column != ir.Literal(1)
-    extents = (columns, rows) if turned else (rows, columns)
-    return Operand(name, view.dtype, extents, turned)
+    stored = extents[::-1] if turned else extents
+    inside = False
+    if view.buffer in storages and view.origin == ir.Literal(0):
+        steps = [bound(step) for step in (view.row, view.column)]
+        sizes = [bound(extent) for extent in storages[view.buffer].extents]
+        last = sum((extent - 1) * (step or 0) for extent, step in zip(extents, steps, strict=True))
+        inside = None not in (*steps, *sizes) and last < math.prod(size or 0 for size in sizes)
+    return Operand(name, view.dtype, stored, turned, inside)
 
 
 def _ends_there(

@@ -11,7 +11,7 @@ TN = 128  # chosen for h200, one of 32, 64, 128
 TK = 32  # chosen for h200, one of 16, 32, 64, 128, 256
 
 
-# The library: Matrix, fetch, multiply_tiles, streams, lanes_at_once.
+# The library: Matrix, fetch_within, multiply_tiles, streams, lanes_at_once.
 
 
 @tilelang.jit(pass_configs={"tl.disable_safe_memory_legalize": True})
@@ -75,7 +75,7 @@ def batched_matmul_kernel(streamed, width):
                         W_tile,
                     )
                 else:
-                    fetch(
+                    fetch_within(
                         X_tile,
                         Matrix(
                             X,
@@ -85,7 +85,7 @@ def batched_matmul_kernel(streamed, width):
                             T.min(T.int64(TK), K - T.cast(k, "int64") * TK),
                         ),
                     )
-                    fetch(
+                    fetch_within(
                         W_tile,
                         Matrix(
                             W,

@@ -13,7 +13,7 @@ TN = 64  # chosen for h200, one of 16, 32, 64
 
 
 # The library: typed, largest, floor_div, ceil_div, Matrix, sum_of, unless_missing, largest_of,
-# fetch, deliver, multiply_tiles, multiply_in_blocks, lanes_at_once.
+# fetch_within, deliver, multiply_tiles, multiply_in_blocks, lanes_at_once.
 
 
 @tilelang.jit(pass_configs={"tl.disable_safe_memory_legalize": True})

@@ -10,7 +10,7 @@ TN = 64  # chosen for h200, one of 32, 64
 TK = 32  # chosen for h200, one of 32, 64
 
 
-# The library: Matrix, fetch, multiply_tiles, streams, lanes_at_once.
+# The library: Matrix, fetch_within, multiply_tiles, streams, lanes_at_once.
 
 
 @tilelang.jit(pass_configs={"tl.disable_safe_memory_legalize": True})
@@ -68,7 +68,7 @@ def gram_kernel(streamed, width):
                         X_tile_,
                     )
                 else:
-                    fetch(
+                    fetch_within(
                         X_tile,
                         Matrix(
                             X,
@@ -78,7 +78,7 @@ def gram_kernel(streamed, width):
                             T.min(T.int64(TN), N - i * TN),
                         ),
                     )
-                    fetch(
+                    fetch_within(
                         X_tile_,
                         Matrix(
                             X,

@@ -11,7 +11,7 @@ TN = 128  # chosen for h200, one of 32, 64, 128
 TK = 32  # chosen for h200, one of 16, 32, 64, 128, 256
 
 
-# The library: Matrix, fetch, multiply_tiles, streams, lanes_at_once.
+# The library: Matrix, fetch_within, multiply_tiles, streams, lanes_at_once.
 
 
 @tilelang.jit(pass_configs={"tl.disable_safe_memory_legalize": True})
@@ -72,7 +72,7 @@ def matmul_blocked_kernel(streamed, width):
                         B_tile,
                     )
                 else:
-                    fetch(
+                    fetch_within(
                         A_tile,
                         Matrix(
                             A,
@@ -82,7 +82,7 @@ def matmul_blocked_kernel(streamed, width):
                             T.min(T.int64(TK), K - T.cast(k, "int64") * TK),
                         ),
                     )
-                    fetch(
+                    fetch_within(
                         B_tile,
                         Matrix(
                             B,

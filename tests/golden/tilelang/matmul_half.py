@@ -11,7 +11,7 @@ TN = 64
 TK = 32
 
 
-# The library: Matrix, fetch, streams, lanes_at_once.
+# The library: Matrix, fetch_within, streams, lanes_at_once.
 
 
 @tilelang.jit(pass_configs={"tl.disable_safe_memory_legalize": True})
@@ -73,7 +73,7 @@ def matmul_half_kernel(streamed, delivered, width):
                         B_tile,
                     )
                 else:
-                    fetch(
+                    fetch_within(
                         A_tile,
                         Matrix(
                             A,
@@ -83,7 +83,7 @@ def matmul_half_kernel(streamed, delivered, width):
                             T.min(T.int64(TK), K - T.cast(k, "int64") * TK),
                         ),
                     )
-                    fetch(
+                    fetch_within(
                         B_tile,
                         Matrix(
                             B,

@@ -10,7 +10,8 @@ T_ = 32  # chosen for h200, one of 16, 32
 TD = 32  # chosen for h200, one of 16, 32
 
 
-# The library: Matrix, fetch, deliver, multiply_tiles, multiply_in_blocks, lanes_at_once.
+# The library: Matrix, fetch, fetch_within, deliver, multiply_tiles, multiply_in_blocks,
+# lanes_at_once.
 
 
 @tilelang.jit(pass_configs={"tl.disable_safe_memory_legalize": True})
@@ -237,7 +238,7 @@ def retention_kernel(width):
                             T.min(T.int64(T_), N - i * T_),
                         ),
                     )
-                    fetch(
+                    fetch_within(
                         V_tile,
                         Matrix(
                             V,

@@ -12,7 +12,7 @@ TN = 64  # chosen for h200, one of 16, 32, 64
 TK = 32  # chosen for h200, one of 16, 32, 64
 
 
-# The library: Matrix, fetch, deliver, multiply_tiles, streams.
+# The library: Matrix, fetch_within, deliver, multiply_tiles, streams.
 
 
 @tilelang.jit(pass_configs={"tl.disable_safe_memory_legalize": True})
@@ -78,7 +78,7 @@ def split_k_matmul_kernel(streamed):
                     T.copy(A_matrix[T.cast(T.int64(TM) * i, "int32"), T.cast(k, "int32")], A_tile)
                     T.copy(B_matrix[T.cast(k, "int32"), T.cast(T.int64(TN) * j, "int32")], B_tile)
                 else:
-                    fetch(
+                    fetch_within(
                         A_tile,
                         Matrix(
                             A,
@@ -88,7 +88,7 @@ def split_k_matmul_kernel(streamed):
                             T.min(T.int64(TK), K - k),
                         ),
                     )
-                    fetch(
+                    fetch_within(
                         B_tile,
                         Matrix(
                             B,

@@ -9,7 +9,7 @@ import torch
 T_ = 128  # chosen for h200, one of 16, 32, 64, 128
 
 
-# The library: Matrix, fetch, deliver, multiply_tiles, multiply_in_blocks, lanes_at_once.
+# The library: Matrix, fetch_within, deliver, multiply_tiles, multiply_in_blocks, lanes_at_once.
 
 
 @tilelang.jit(pass_configs={"tl.disable_safe_memory_legalize": True})
