@@ -66,6 +66,8 @@ def test_a_product_says_its_class(asked: str, tmp_path: Path) -> None:
     [
         ("tl.dot(a, b)", "tf32"),
         ('tl.dot(a, b, input_precision="tf32x3")', "tf32x3"),
+        ('tl.dot(a, b, input_precision="bf16x3")', "tf32x3"),
+        ('tl.dot(a, b, input_precision="bf16x6")', "f32_split"),
         ('tl.dot(a, b, input_precision="ieee")', "ieee f32"),
         ("tl.dot(a, b, allow_tf32=False)", "ieee f32"),
         ("tl.sum(a * b, 0)", "ieee f32"),
