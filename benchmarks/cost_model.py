@@ -92,10 +92,18 @@ CASES |= HELD_OUT
 _ROUNDS, _SECONDS = 9, 12.0
 
 
-def planner_of(name: str, target: str = "cpp", constants: Iterable[str] | None = None) -> Planner:
+def planner_of(
+    name: str,
+    target: str = "cpp",
+    constants: Iterable[str] | None = None,
+    precision: str = "",
+) -> Planner:
     """The planner of an example, without the sets of its tile sizes: of `constants`, or of those
-    that its case varies."""
+    that its case varies. `precision`: what its products of f32 ask for, if it is something else."""
     text = (ROOT / "examples" / f"{name}.sketch").read_text()
+    if precision:
+        calls = re.compile(r"\b(gemm|matmul|dot)\(([^()]*?)(, precision=\"\w+\")?\)")
+        text = calls.sub(rf'\1(\2, precision="{precision}")', text)
     for constant in CASES[name][1] if constants is None else constants:
         text = re.sub(rf"\b{constant} in \[[^\]]*\]", constant, text)
     tree, _ = parse(Source(name, text))

@@ -1,6 +1,6 @@
 """The cost model against measured times, over tuning spaces of examples on a GPU.
 
-    python benchmarks/gpu_spaces.py build FOLDER [NAME ...] [--points N] [--jobs N]
+    python benchmarks/gpu_spaces.py build FOLDER [NAME ...] [--points N] [--jobs N] [--precision P]
     python FOLDER/gpu_queue.py FOLDER RESULTS            # on the GPU: torch and the driver alone
     python benchmarks/gpu_spaces.py pack RESULTS/all.json.gz [--data FILE]
     python benchmarks/gpu_spaces.py show [--data FILE]
@@ -176,9 +176,11 @@ CASES |= HELD_OUT
 _OPTIONS = ("num_warps", "num_stages")
 
 
-def planner_for(name: str) -> Planner:
-    """The planner of a case's example, without the sets of its tile sizes."""
-    return planner_of(name, TARGET, constants=[n for n in CASES[name].axes if n not in _OPTIONS])
+def planner_for(name: str, precision: str = "") -> Planner:
+    """The planner of a case's example, without the sets of its tile sizes, whose products ask for
+    `precision`."""
+    constants = [n for n in CASES[name].axes if n not in _OPTIONS]
+    return planner_of(name, TARGET, constants, precision)
 
 
 def host_scalars(plan: Plan, name: str) -> dict[str, Any]:
@@ -193,12 +195,13 @@ def host_scalars(plan: Plan, name: str) -> dict[str, Any]:
 # ---------------------------------------------------------------- build
 
 
-def drawn(name: str) -> list[dict[str, int]]:
+def drawn(name: str, precision: str = "") -> list[dict[str, int]]:
     """All points of a case's axes in a random order, always the same; the plan's choice first."""
     axes = CASES[name].axes
     points = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
     random.Random(1).shuffle(points)
-    return [own_choice(planner_of(name, TARGET, constants=()).plan({}).plan, axes), *points]
+    chosen = planner_of(name, TARGET, (), precision).plan({}).plan
+    return [own_choice(chosen, axes), *points]
 
 
 def own_choice(plan: Plan, axes: Collection[str]) -> dict[str, int]:
@@ -332,12 +335,12 @@ def tried(made: Planner, name: str, point: dict[str, int], folder: Path) -> dict
     return found
 
 
-def build(name: str, most: int, jobs: int, folder: Path) -> None:
+def build(name: str, most: int, jobs: int, folder: Path, precision: str = "") -> None:
     """Build one space into `folder`."""
     begun = time.monotonic()
-    made = planner_for(name)
+    made = planner_for(name, precision)
     points, left_out = [], []
-    waiting = drawn(name)
+    waiting = drawn(name, precision)
     load_target(TARGET).emit(made.plan(waiting[0]).plan)  # forked processes have all modules then
     with ThreadPoolExecutor(jobs) as pool:
         while waiting and len(points) < most:
@@ -425,6 +428,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--points", type=int, default=40)
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--precision", default="", help="of products, as in a sketch")
     parser.add_argument("--data", type=Path, default=DATA)
     given = parser.parse_args()
     if given.do == "show":
@@ -442,7 +446,7 @@ def main() -> int:
     for name in given.names or CASES:
         if not (given.folder / f"{name}.json").exists():
             try:
-                build(name, given.points, given.jobs, given.folder)
+                build(name, given.points, given.jobs, given.folder, given.precision)
             except DiagnosticError as error:
                 print(f"{name}: {error.diagnostics[0].message}", flush=True)
     return 0

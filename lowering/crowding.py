@@ -12,12 +12,15 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import evaluate
 from sketchc.lowering.plan import Plan, is_product
-from sketchc.lowering.precisions import precision_class
+from sketchc.lowering.precisions import SPLIT, precision_class
 from sketchc.lowering.sample_sizes import Values
 
 THREADS_PER_WARP = 32
 #: Accumulators of a product that a thread may have.
 _ACCUMULATORS = 128
+#: Accumulators of a product in parts, whose sum is beside that of the step, and elements of both
+#: operands that a thread splits: with more, kernels for an H200 kept some of them in memory.
+_ACCUMULATORS_IN_PARTS, _OPERANDS_IN_PARTS = 64, 64
 #: Elements of both operands that a thread reads for a product that no matrix unit takes: its rows
 #: and columns of the result over all the depth. Where an operand is read across its rows, all of
 #: them are held at once.
@@ -46,9 +49,14 @@ def crowding(plan: Plan, body: tuple[ir.Statement, ...], values: Values, warps: 
 def _shares(plan: Plan, product: ir.Compute, values: Values, threads: int) -> list[float]:
     """What a product takes of each limit."""
     accumulators = math.prod(_extents(plan, product.destination, values)) / threads
-    found = [accumulators / _ACCUMULATORS]
+    kind = precision_class(plan, product)
+    found = [accumulators / (_ACCUMULATORS_IN_PARTS if kind == SPLIT else _ACCUMULATORS)]
+    if kind == SPLIT:
+        operands = [each.tile for each in product.operands if isinstance(each, ir.TileOperand)]
+        split = sum(math.prod(_extents(plan, each, values)) for each in operands)
+        found.append(split / threads / _OPERANDS_IN_PARTS)
     left = product.operands[0]
-    if isinstance(left, ir.TileOperand) and precision_class(plan, product).startswith("ieee"):
+    if isinstance(left, ir.TileOperand) and kind.startswith("ieee"):
         turned = product.attributes.get("trans_a")
         depth = _extents(plan, left.tile, values)[-2 if turned else -1]
         across = turned or product.attributes.get("trans_b")

@@ -19,6 +19,7 @@ import attrs
 from sketchc.lowering.cost import warps
 from sketchc.lowering.cost.reuse import traffic
 from sketchc.lowering.cost.work import Access, LaunchWork, Loop, Operation
+from sketchc.lowering.precisions import product_rates
 
 #: The part of a time that nothing runs beside.
 LAUNCHES = "launches"
@@ -103,7 +104,7 @@ def seconds(
     if work.warps is not None:
         found["memory"] = moved / bandwidth * warps.tail(work, facts, cores)
         found |= warps.parts(work, facts, cores, bandwidth * _CACHE_RATE)
-    peaks = facts.get("flops", {})
+    peaks = product_rates(facts)
     for kind, number in operations.items():
         # Where warps are known, what no matrix unit does counts among their instructions.
         if kind in peaks and not (work.warps is not None and kind.startswith("ieee")):

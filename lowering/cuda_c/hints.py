@@ -18,7 +18,7 @@ _ENGINE = (
     "bytes, threads all others, while those of the step before are multiplied"
 )
 _IN_TF32 = "three products in tf32 are nearly one in f32"
-_NONE = 'matrix units take operands of f16 or bf16 here, and of f32 with precision="tf32x3"'
+_NONE = 'matrix units take operands of f16 or bf16 here, and of f32 with precision="f32_split"'
 _THREADS = "lanes are the threads of a block here"
 #: What hints of loops became, and why.
 _LOOPS = {
@@ -46,6 +46,6 @@ def _of_products(word: str, plan: Plan, products: Sequence[ir.Compute]) -> Becam
     if in_halves:
         return ("wgmma, mma.sync", _GROUPS) if in_groups(plan) else ("mma.sync", _UNITS)
     floors = ((operand_types(plan, [each]), each.attributes.get("precision")) for each in products)
-    if all(is_split(dtypes, precision) for dtypes, precision in floors):
+    if all(is_split(plan, dtypes, precision) for dtypes, precision in floors):
         return "mma.sync", _IN_TF32
     return "multiply-adds of threads", _NONE

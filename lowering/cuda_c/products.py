@@ -13,14 +13,15 @@ from sketchc.ir.walk import references
 from sketchc.lowering.cuda_c.vectors import most_lanes
 from sketchc.lowering.loops import nodes
 from sketchc.lowering.plan import LINE_BYTES, Plan
+from sketchc.lowering.precisions import SPLIT, multiplied_in
 
 #: Warps of a block, and those of one that has a product of so many elements.
 WARPS, _MORE_WARPS, _MANY = 4, 8, 128 * 256
 #: Types that matrix units multiply, with sums in f32.
 MATRIX = (DType.F16, DType.BF16)
-#: Floors of precision at which they multiply f32, by three products of tf32: one alone would be a
-#: wrong result to `verify`, which compares with f32.
-_SPLIT = ("tf32", "tf32x3")
+#: Precisions in which they multiply f32, by three products of tf32: one alone would be a wrong
+#: result to `verify`, which compares with f32.
+_PARTS = ("tf32", "tf32x3", SPLIT)
 #: Rows and columns of a block that are tried, the largest first, and those for extents that only
 #: the launch tells.
 _SIDES, _UNKNOWN = (256, 128, 64, 32), 64
@@ -97,10 +98,10 @@ def products_of(
         # Each place of operands may begin up to so much later.
         borders = _GROUP_BYTES * (len(calls) + 1)
         try:
-            return _shared_out(calls, _Shapes(warps, True, constants), near, left - borders)
+            return _shared_out(calls, _Shapes(plan, warps, True, constants), near, left - borders)
         except _TooLargeError:
             pass  # other instructions need less
-    return _shared_out(calls, _Shapes(warps, False, constants), near, left)
+    return _shared_out(calls, _Shapes(plan, warps, False, constants), near, left)
 
 
 def _shared_out(
@@ -139,6 +140,7 @@ class _TooLargeError(Exception):
 class _Shapes:
     """Finds shapes for blocks of so many warps, with products of groups of warps or without."""
 
+    plan: Plan
     warps: int
     groups: bool
     constants: Mapping[str, ir.Expr]
@@ -150,7 +152,7 @@ class _Shapes:
         sides = [known[0] or _UNKNOWN, known[1] or _UNKNOWN]
         for limit in _SIDES:
             rows, columns = (min(side, limit) for side in sides)
-            sums = _SUMS_OF_SPLIT if _split(call) else _SUMS
+            sums = _SUMS_OF_SPLIT if self._split(call) else _SUMS
             if rows * columns > sums * 32 * self.warps:
                 continue
             found = self._shape(call, rows, columns, known[2], most_bytes)
@@ -167,13 +169,18 @@ class _Shapes:
     def _shape(
         self, call: nodes.Call, rows: int, columns: int, depth: int | None, most_bytes: int
     ) -> Shape:
-        split = _split(call)
+        split = self._split(call)
         if not split and not _on_matrix_units(call):
             return self._of_threads(call, rows, columns)
         few = rows < _GROUP_ROWS or columns < _GROUP_COLUMNS[0]
         if self.groups and not split and not few and (depth is None or depth > _PART):
             return self._of_groups(rows, columns)
         return self._of_warps(call, rows, columns, depth, most_bytes)
+
+    def _split(self, call: nodes.Call) -> str:
+        """What matrix units do with the f32 of a product; nothing where they do not multiply it."""
+        dtypes = {view.dtype for view in call.views}
+        return "in_tf32" if is_split(self.plan, dtypes, call.precision) else ""
 
     def _of_threads(self, call: nodes.Call, rows: int, columns: int) -> Shape:
         to, across = call.views[2].dtype, 2 * self.warps
@@ -220,7 +227,7 @@ class _Shapes:
         stages *= depths[0] // depth
         arguments = (warps, above, tall, wide, depth, stages)
         used = stages * step
-        return Shape("by_warps", arguments, rows, columns, depth, used, _split(call))
+        return Shape("by_warps", arguments, rows, columns, depth, used, self._split(call))
 
 
 def _warps(calls: Iterable[nodes.Call], constants: Mapping[str, ir.Expr]) -> int:
@@ -264,15 +271,10 @@ def lies_along(step: ir.Expr) -> bool:
     return step == ir.Literal(1)
 
 
-def is_split(dtypes: set[DType], precision: object) -> bool:
+def is_split(plan: Plan, dtypes: set[DType], precision: object) -> bool:
     """Whether matrix units multiply operands of these types in parts, where a sketch asks for no
     more than this precision."""
-    return dtypes == {DType.F32} and precision in _SPLIT
-
-
-def _split(call: nodes.Call) -> str:
-    """What matrix units do with the f32 of a product; nothing where they do not multiply it."""
-    return "in_tf32" if is_split({view.dtype for view in call.views}, call.precision) else ""
+    return dtypes == {DType.F32} and multiplied_in(plan, precision) in _PARTS
 
 
 def _on_matrix_units(call: nodes.Call) -> bool:

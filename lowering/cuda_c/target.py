@@ -10,6 +10,7 @@ from sketchc.lowering.hardware import architecture
 from sketchc.lowering.language import CUDA
 from sketchc.lowering.plan import Capabilities, LoopStyle
 from sketchc.lowering.target import FailureRule, Target, out_of_resource
+from sketchc.ops.table import PRECISIONS
 
 #: Names of generated code beside those of the sketch.
 RESERVED = (
@@ -29,7 +30,7 @@ CAPABILITIES = Capabilities(
     name="cuda_c",
     default_hardware="h200",
     dtypes=frozenset(dtype.value for dtype in DType),
-    precisions=frozenset({"ieee", "tf32", "tf32x3"}),
+    precisions=frozenset(PRECISIONS),
     power_of_two_extents=False,
     symbolic_extents=True,
     persistent_grid=False,

@@ -16,7 +16,7 @@ from sketchc.lowering.hardware import load_hardware
 from sketchc.lowering.language import Language
 from sketchc.lowering.plan import Capabilities
 from sketchc.lowering.target import FailureRule, Packages, Tools
-from sketchc.ops.table import OPS
+from sketchc.ops.table import OPS, PRECISIONS
 
 #: The tables that a target of documents has; `language` may also be the name of a known language.
 TABLES = ("toolchain", "environment", "capabilities", "memory", "failures")
@@ -39,7 +39,6 @@ CAPABILITIES = (
 FAILURES = ("syntax", "api_misuse")
 
 _SWITCHES = ("power_of_two_extents", "symbolic_extents", "persistent_grid")
-_PRECISIONS = ("ieee", "tf32", "tf32x3")
 _ATOMICS = ("add", "max", "min")
 _DTYPES = tuple(dtype.value for dtype in DType)
 #: More elements than any tile has.
@@ -208,7 +207,7 @@ def _capabilities(table: Values, name: str, memory: Mapping[str, int]) -> Capabi
         name=name,
         default_hardware=chip,
         dtypes=frozenset(dtypes),
-        precisions=frozenset({"ieee", *table.words("precisions", _PRECISIONS)}),
+        precisions=frozenset({"ieee", *table.words("precisions", PRECISIONS)}),
         maximum_elements=table.count("maximum_elements", _NO_MAXIMUM),
         matrix_minimum=minimum.counts(),
         ops_missing=frozenset(table.words("missing_operations", tuple(OPS))),

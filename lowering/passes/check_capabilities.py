@@ -12,6 +12,7 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.show import show
 from sketchc.lowering.plan import Plan, carried, float_parts
+from sketchc.lowering.precisions import SPLIT
 from sketchc.ops.table import COMPARISONS, OPS, Fact
 
 
@@ -38,7 +39,8 @@ class CheckCapabilities:
     def _precisions(self, plan: Plan) -> list[str]:
         offered = plan.capabilities.precisions
         asked = (statement.attributes.get("precision") for statement in _computations(plan))
-        missing = sorted({str(name) for name in asked if name is not None and name not in offered})
+        finer = {str(name) for name in asked if name is not None and name not in offered}
+        missing = sorted(finer - {SPLIT})  # which "ieee" is
         return [
             f'precision "{name}" is a floor: {plan.target} multiplies with more' for name in missing
         ]

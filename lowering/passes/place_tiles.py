@@ -24,6 +24,7 @@ from sketchc.lowering.plan import (
     TilePlan,
     is_product,
 )
+from sketchc.lowering.precisions import PARTS_BYTES, kept_in_parts
 from sketchc.lowering.sample_sizes import Values, sample_values
 
 
@@ -127,8 +128,17 @@ def _memory_use(
             tuple((name, sizes[name]) for name, (low, high) in here.items() if low <= at <= high)
             for at, _ in here.values()
         )
-        fullest[memory] = max(moments, key=_size, default=())
+        fullest[memory] = _with_parts(plan, max(moments, key=_size, default=()))
     return _uses(plan, fullest)
+
+
+def _with_parts(plan: Plan, parts: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+    """The tiles of a moment with their bytes, with those of the product that needs most for an
+    operand in parts: one is multiplied after the other."""
+    elements = {n: size // plan.tiles[n].tile.dtype.bytes for n, size in parts}
+    kept = kept_in_parts(plan)
+    split = max((n for n in elements if n in kept), key=elements.__getitem__, default="")
+    return tuple((n, s + elements[n] * PARTS_BYTES if n == split else s) for n, s in parts)
 
 
 def _uses(plan: Plan, parts: Mapping[str, tuple[tuple[str, int], ...]]) -> tuple[MemoryUse, ...]:
@@ -269,8 +279,10 @@ def _bound(plan: Plan, name: str, bucket: int) -> ir.Require:
 def _overflow(plan: Plan, use: MemoryUse) -> Diagnostic:
     parts = sorted(use.parts, key=lambda part: -part[1])
     tiles = {name: plan.tiles[name] for name, _ in parts}
+    kept = kept_in_parts(plan)
     account = [
-        f"{name}: {_shape(plan, tiles[name].tile)} {tiles[name].tile.dtype.value} = {size:,} bytes"
+        f"{name}: {_shape(plan, tiles[name].tile)} {tiles[name].tile.dtype.value}"
+        f"{' (the largest also in parts)' if name in kept else ''} = {size:,} bytes"
         for name, size in parts
     ]
     bounded = [s for s in plan.sketch.symbols if s.upper_bound is not None]

@@ -15,12 +15,13 @@ from sketchc.ir import nodes as ir
 from sketchc.ir.walk import operand_dtype
 from sketchc.lowering.plan import PhysicalExtent
 from sketchc.lowering.precedence import PYTHON, Code, parenthesised
+from sketchc.lowering.precisions import SPLIT
 from sketchc.lowering.python_host.expressions import is_literal, literal
 from sketchc.lowering.triton.dialect import TL, carrier
 from sketchc.lowering.triton.products import (
+    dot_precision,
     dot_refusal,
     factors,
-    precision,
     product_dtype,
     tile_name,
 )
@@ -131,14 +132,21 @@ def product(statement: ir.Compute, neutral: frozenset[int], scope: Scope) -> Val
     if OPS[statement.operation].accumulates:
         old = convert(Code(scope.names[destination.name]), destination.dtype, accumulator)
     if by_dot:
-        cheapest = precision(statement, scope.plan)
-        return Value(_dot(codes, old, cheapest, accumulator), accumulator, shape)
+        cheapest = dot_precision(scope.plan, statement)
+        if cheapest != SPLIT:
+            return Value(_dot(codes, old, cheapest, accumulator), accumulator, shape)
+        code = scope.call("split_product", *codes)
+        return Value(_added(old, code), accumulator, shape)
     terms = (*scope.plan.tiles[names[0]].extents, scope.plan.tiles[destination.name].extents[-1])
     if all(blocks) and shape and _count(terms) > MOST_AT_ONCE:
         code = scope.call("looped_product", *codes)
     else:
         code = _broadcast_product(codes, blocks, shape, accumulator.is_float, scope)
-    return Value(code if old is None else PYTHON.binary("+", old, code), accumulator, shape)
+    return Value(_added(old, code), accumulator, shape)
+
+
+def _added(old: Code | None, code: Code) -> Code:
+    return code if old is None else PYTHON.binary("+", old, code)
 
 
 def _deep(

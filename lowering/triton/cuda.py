@@ -5,12 +5,13 @@ from __future__ import annotations
 from sketchc.base.types import DType
 from sketchc.lowering.plan import Capabilities, LaunchOption
 from sketchc.lowering.triton.dialect import triton_target
+from sketchc.ops.table import PRECISIONS
 
 CAPABILITIES = Capabilities(
     name="triton_cuda",
     default_hardware="h200",
     dtypes=frozenset(dtype.value for dtype in DType),
-    precisions=frozenset({"ieee", "tf32", "tf32x3"}),
+    precisions=frozenset(PRECISIONS),
     power_of_two_extents=True,
     symbolic_extents=False,
     persistent_grid=False,

@@ -7,24 +7,13 @@ from sketchc.base.diagnostics import InternalError
 from sketchc.base.types import DType, promote
 from sketchc.ir import nodes as ir
 from sketchc.lowering.plan import Plan
+from sketchc.lowering.precisions import SPLIT, multiplied_in
 from sketchc.lowering.triton.dialect import Dialect, carrier
 
 #: Operand types of `tl.dot`; others take a broadcast product and a sum.
 DOT_DTYPES = frozenset({DType.F32, DType.F16, DType.BF16, DType.I8})
-
-#: Precisions of a matrix product, coarsest first; a sketch's `precision` is a floor.
-PRECISIONS = ("tf32", "tf32x3", "ieee")
-
-
 _HALVES = (DType.F16, DType.BF16)
 _BYTES = (DType.I8, DType.U8)
-
-
-def precision(product: ir.Compute, plan: Plan) -> str:
-    """The cheapest precision of the target that is at least what a matrix product asks for."""
-    floor = str(product.attributes.get("precision", "ieee"))
-    finer = PRECISIONS[PRECISIONS.index(floor) :]
-    return next(name for name in finer if name in plan.capabilities.precisions)
 
 
 def tile_name(operand: ir.Operand) -> str:
@@ -43,6 +32,13 @@ def factors(product: ir.Compute, sketch: ir.Sketch) -> tuple[list[str], DType]:
     """The tiles that a product multiplies, and the type that holds both."""
     names = [tile_name(operand) for operand in product.operands]
     return names, promote(*(sketch.tile(name).dtype for name in names))
+
+
+def dot_precision(plan: Plan, product: ir.Compute) -> str:
+    """The precision of a product by `tl.dot`; only f32 is multiplied in parts."""
+    taken = multiplied_in(plan, product.attributes.get("precision"))
+    whole = taken == SPLIT and factors(product, plan.sketch)[1] is not DType.F32
+    return "ieee" if whole else taken
 
 
 def dot_refusal(plan: Plan, product: ir.Compute) -> str:
@@ -76,11 +72,16 @@ def product_unit(plan: Plan, product: ir.Compute, dialect: Dialect) -> tuple[str
         return f"{shown}: tl.dot, for the cube cores", ""
     if dtype in (*_HALVES, *_BYTES):
         return f"{shown}: tl.dot on the tensor cores", ""
-    cheapest = precision(product, plan)
+    cheapest = dot_precision(plan, product)
     if cheapest == "ieee":
         return (
             f"{shown}: tl.dot on the FMA units",
-            'precision="ieee" is exact f32; "tf32x3" runs on the tensor cores with nearly its '
-            "accuracy",
+            'precision="ieee" is exact f32; "f32_split" is as accurate, and runs on the tensor '
+            "cores where that is faster",
+        )
+    if cheapest == SPLIT:
+        return (
+            f"{shown}: tl.dot on the tensor cores, six products of parts in bf16",
+            'as accurate as precision="ieee"',
         )
     return f'{shown}: tl.dot on the tensor cores, precision="{cheapest}"', ""

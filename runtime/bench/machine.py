@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import attrs
 
 from sketchc.base.files import replace_file, user_folder
+from sketchc.lowering.precisions import SPLIT, SPLIT_PRODUCTS
 from sketchc.lowering.registry import all_targets
 from sketchc.runtime.process.peer import compiler_environment, python_environment
 from sketchc.runtime.process.templates import ForkedProcess
@@ -434,8 +435,9 @@ def _cuda_peaks() -> dict[str, float]:
             peaks[name] = _product_rate(8192, dtype, "cuda")
     finally:
         torch.set_float32_matmul_precision(before)
-    # Three products in tf32 make one in tf32x3.
+    # Three products in tf32 make one in tf32x3, and one in parts, as do six in bf16.
     peaks["tf32x3"] = max(peaks["tf32"] / 3, peaks["ieee f32"])
+    peaks[SPLIT] = max(peaks["tf32x3"], peaks["bf16"] / SPLIT_PRODUCTS)
     return peaks
 
 

@@ -72,21 +72,24 @@ def _row(table: Table, name: str, times: Summary, measured: Measurement, rooflin
     )
 
 
-def gain_text(baseline: Baseline) -> str:
-    """The kernel's speedup over one baseline as text, or why none is quoted."""
+def gain_text(baseline: Baseline, precision: str) -> str:
+    """The speedup over one baseline of a kernel in this class of precision as text, with the
+    baseline's class where that is another one, or why none is quoted."""
     gain = baseline.speedup
     if gain is None:
         why = "it only makes a view" if baseline.idle else baseline.precision
         return f"no speedup over {baseline.name} is quoted ({why})"
+    other = "" if baseline.precision == precision else f" in {baseline.precision}"
     return (
-        f"{gain.of_medians:.2f}x of {baseline.name} ({gain.low:.2f} to {gain.high:.2f}; "
+        f"{gain.of_medians:.2f}x of {baseline.name}{other} ({gain.low:.2f} to {gain.high:.2f}; "
         f"of means {gain.of_means:.2f}x)"
     )
 
 
 def summary(measured: Measurement) -> str:
     """The conclusion of a measurement in one line."""
-    times = ", ".join(gain_text(baseline) for baseline in measured.baselines.values())
+    own = measured.precision.name
+    times = ", ".join(gain_text(baseline, own) for baseline in measured.baselines.values())
     if measured.problems:
         return f"failed: {'; '.join(p.reason for p in measured.problems)}; {times}"
     largest = max((comparison.max_error for comparison in measured.comparisons), default=0.0)

@@ -167,6 +167,11 @@ def identity_value(identity: str, dtype: DType) -> Value:
 
 # ---------------------------------------------------------------- the rows
 
+#: Precisions of matrix products of f32, coarsest first; a product's `precision=` is a floor.
+#: "f32_split" is at least as exact as a product in f32 whose sums are in f32, by what is fastest on
+#: a chip: parts of the operands on matrix units, or "ieee".
+PRECISIONS = ("tf32", "tf32x3", "f32_split", "ieee")
+
 _SOURCE = ("source",)
 _PAIR = ("left", "right")
 _AXIS = Attribute("axis", "int", positional=True)
@@ -182,7 +187,7 @@ _matrix = partial(
     attributes=(
         Attribute("trans_a", "bool", False),
         Attribute("trans_b", "bool", False),
-        Attribute("precision", "choice", "ieee", ("ieee", "tf32", "tf32x3")),
+        Attribute("precision", "choice", "ieee", PRECISIONS[::-1]),
     ),
     category=Category.MATRIX,
     operands=("a", "b"),

@@ -191,6 +191,15 @@ def test_no_speedup_is_quoted_between_classes() -> None:
     assert "x of eager" not in summary(found)
 
 
+def test_a_class_that_is_as_exact_is_compared_and_both_are_named() -> None:
+    found = made_up(0.2, precision=Precision("f32_split", "gemm"))
+    assert found.speedup is not None
+    assert found.baselines["eager"].precision == "ieee f32"
+    assert to_json(found)["precision"]["name"] == "f32_split"
+    assert "x of eager in ieee f32 (" in summary(found)
+    assert "x of eager (" in summary(made_up(0.2))
+
+
 def test_few_samples_are_flagged() -> None:
     assert to_json(made_up(0.2, samples=29))["too_few"] is True
     assert to_json(made_up(0.2, samples=30))["too_few"] is False

@@ -46,7 +46,7 @@ def test_the_class_is_that_of_the_coarsest_floats(name: str, target: str, expect
     assert precision_of(found.plan, found.kernel).name == expected
 
 
-@pytest.mark.parametrize("asked", ["tf32", "tf32x3"])
+@pytest.mark.parametrize("asked", ["tf32", "tf32x3", "f32_split"])
 def test_a_product_says_its_class(asked: str, tmp_path: Path) -> None:
     path = tmp_path / "matmul.sketch"
     text = (EXAMPLES / "matmul.sketch").read_text()
@@ -56,7 +56,8 @@ def test_a_product_says_its_class(asked: str, tmp_path: Path) -> None:
     on_gpu, on_cpu = candidate(path, "triton_cuda"), candidate(path, "cpp")
     found = precision_of(on_gpu.plan, on_gpu.kernel)
     assert found.name == asked
-    assert found.comparable == (asked == "tf32"), "PyTorch has no tf32x3"
+    assert found.comparable == (asked != "tf32x3"), "PyTorch has none, nor anything as exact"
+    assert found.of_baseline == ("tf32" if asked == "tf32" else "ieee f32")
     assert precision_of(on_cpu.plan, on_cpu.kernel).name == "ieee f32", "there it computes exactly"
 
 
@@ -65,6 +66,8 @@ def test_a_product_says_its_class(asked: str, tmp_path: Path) -> None:
     [
         ("tl.dot(a, b)", "tf32"),
         ('tl.dot(a, b, input_precision="tf32x3")', "tf32x3"),
+        ('tl.dot(a, b, input_precision="bf16x3")', "tf32x3"),
+        ('tl.dot(a, b, input_precision="bf16x6")', "f32_split"),
         ('tl.dot(a, b, input_precision="ieee")', "ieee f32"),
         ("tl.dot(a, b, allow_tf32=False)", "ieee f32"),
         ("tl.sum(a * b, 0)", "ieee f32"),

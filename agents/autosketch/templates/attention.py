@@ -38,7 +38,7 @@ from sketchc.agents.autosketch.loops import (
 from sketchc.agents.autosketch.phase import SCORES, Attention, Product, mapped, replaced
 from sketchc.agents.autosketch.templates.body import Body
 from sketchc.agents.autosketch.templates.lanes import ONE_BLOCK, ONE_HEAD, Lanes, line_of
-from sketchc.agents.autosketch.templates.products import factor_of, multiply
+from sketchc.agents.autosketch.templates.products import factor_of, multiply, precision
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
@@ -283,7 +283,8 @@ def write_attention(writer: PhaseWriter, top: Body, attention: Attention) -> Non
         weights = writer.alloc(body, "weights", attention.weight, f"{down.tile}, {over.tile}")
         body.say(f"cast({powers}, {weights})")
     values, turned = factor_of(writer, body, attention.value, (over, across), attention.weight)
-    body.say(f"gemm({weights}, {values}, {name}{', trans_b=True' * turned})")
+    keywords = f"{', trans_b=True' * turned}{precision(attention.weight)}"
+    body.say(f"gemm({weights}, {values}, {name}{keywords})")
     body.say(f"copy({peak}, {largest})")
     scope.finished()
     if attention.hidden:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sketchc.agents.autosketch.calls import spelled
-from sketchc.agents.autosketch.loops import Element, Scalar, elements
+from sketchc.agents.autosketch.loops import Element, Number, Scalar, elements
 from sketchc.agents.autosketch.phase import Product
 from sketchc.agents.autosketch.templates.body import Body
 from sketchc.agents.autosketch.templates.lanes import Dims, Lanes, last_place, width
@@ -41,8 +41,15 @@ def multiply(
     down, over, across = blocks
     left, turned_left = factor_of(writer, scope, factors[0], (down, over))
     right, turned_right = factor_of(writer, scope, factors[1], (over, across))
-    keywords = f"{', trans_a=True' * turned_left}{', trans_b=True' * turned_right}"
-    scope.say(f"{call}({left}, {right}, {name}{keywords})")
+    turned = f"{', trans_a=True' * turned_left}{', trans_b=True' * turned_right}"
+    dtypes = [factor.dtype for factor in factors if not isinstance(factor, Number)]
+    scope.say(f"{call}({left}, {right}, {name}{turned}{precision(*dtypes)})")
+
+
+def precision(*dtypes: DType) -> str:
+    """A further argument of a product of tiles of these types: one of f32 may be done in parts,
+    which are as accurate as the f32 that PyTorch multiplies in."""
+    return ', precision="f32_split"' if set(dtypes) == {DType.F32} else ""
 
 
 def write_product(writer: PhaseWriter, top: Body, product: Product) -> None:

@@ -123,6 +123,35 @@ def looped_product(a, b):
 
 
 @triton.jit
+def bfloat16_parts(x):
+    """Three numbers in bf16 whose sum is an f32: the leading bits, never rounded up to infinity,
+    and what they leave, twice. The sum is exact from 2**-110 on, below within 2**-134."""
+    bits = (x + 0.0).to(tl.uint32, bitcast=True)  # NaN has its leading bit set
+    leading = (bits & 0xFFFF0000).to(tl.float32, bitcast=True)
+    rest = x - leading
+    middle = rest.to(tl.bfloat16)
+    last = (rest - middle.to(tl.float32)).to(tl.bfloat16)
+    return leading.to(tl.bfloat16), middle, last
+
+
+@triton.jit
+def split_product(a, b):
+    """a @ b of f32, by six products of parts in bf16; those left out are at most 2**-22 of |a| @
+    |b|. Matrix units drop the bits that a sum has no room for, always towards 0: the caller adds
+    what this returns, rounded, to the sum. Infinity and NaN are those of the leading parts: the
+    rest of infinity is NaN."""
+    a_leading, a_middle, a_last = bfloat16_parts(a)
+    b_leading, b_middle, b_last = bfloat16_parts(b)
+    result = tl.dot(a_last, b_leading)
+    result = tl.dot(a_leading, b_last, result)
+    result = tl.dot(a_middle, b_middle, result)
+    result = tl.dot(a_middle, b_leading, result)
+    result = tl.dot(a_leading, b_middle, result)
+    result = tl.where(result == result, result, 0.0)
+    return tl.dot(a_leading, b_leading, result)
+
+
+@triton.jit
 def take(x, index, AXIS: tl.constexpr, WORDS: tl.constexpr):
     """x (f32, f64, i32 or i64) at the lanes `index` of AXIS.
 
