@@ -74,8 +74,10 @@ def made(path: Path, folder: Path) -> dict[str, Any]:
     from sketchc.lowering.registry import load_target
     from sketchc.parsing.parser import parse
     from sketchc.runtime.cases.lists import bind_task
+    from sketchc.runtime.cases.sums import reduction_length
     from sketchc.runtime.dropin.torch_dropin import write_dropin
     from sketchc.runtime.tasks.task import load_task
+    from sketchc.runtime.verify.compare import relative_tolerance
 
     with load_task(str(path)) as task:
         text = design(task, doubles=has_f64(TARGET))
@@ -90,11 +92,13 @@ def made(path: Path, folder: Path) -> dict[str, Any]:
         write_dropin(folder, kernel, binding, task.path)
     shapes = binding.shapes(binding.symbols)
     sources = (source.tensor for source in binding.tensors)
+    terms = reduction_length(plan, binding, binding.symbols)
     return {
         "chosen": {c.name: c.value for c in plan.sketch.constants} | dict(plan.options),
         "products": any(has_product(phase.body) for phase in plan.phases),
         "tensors": [(shapes[t.name], t.dtype.numpy_name) for t in sources],
         "params": dict(binding.params),
+        "tolerance": max(relative_tolerance(one.dtype, terms) for one in binding.outputs),
         "sketch": text,
     }
 
