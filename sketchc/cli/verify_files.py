@@ -368,7 +368,8 @@ def signature_plan(request: VerifyRequest, task: TaskClient) -> tuple[Plan, Sour
             refuse("--sketch picks a sketch of a file; with a kernel, say --signature FILE, too")
         described = signature.signature_of(task, _identifier(task.path.stem))
         return signature.signature_plan(described, target, chip), None
-    source, tree = sketches.load_sketch(request.signature, request.sketch, types_of(task))
+    dtypes = types_of(task.describe())
+    source, tree = sketches.load_sketch(request.signature, request.sketch, dtypes)
     planned = sketches.plan_sketch(source, tree, target, chip, dict(request.constants))
     return planned.plan, source
 
