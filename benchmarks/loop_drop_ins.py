@@ -22,13 +22,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from queued import milliseconds
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 #: Elements of what is bound by memory, and those of a row.
 ELEMENTS, ROW = 2**28, 4096
 ROUNDS, CALLS = 10, 10
-#: Cycles of the device's clock, some 3 ms, in which the host makes the calls.
-CYCLES = 5_000_000
 PRODUCT = """sketch product {
     symbols: M, N, K;
     tensors: A[M, K]: in f16; B[K, N]: in f16; C[M, N]: out f16;
@@ -66,18 +65,6 @@ def drop_in(name: str, text: str, target: str, folder: Path) -> Callable[..., An
     return found
 
 
-def milliseconds(call: Callable[[], Any]) -> float:
-    """Of one of `CALLS` calls that are queued one behind the other."""
-    first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    torch.cuda._sleep(CYCLES)
-    first.record()
-    for _ in range(CALLS):
-        call()
-    last.record()
-    torch.cuda.synchronize()
-    return float(first.elapsed_time(last)) / CALLS
-
-
 def main() -> int:
     """Measure everything; returns 0."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -109,11 +96,11 @@ def main() -> int:
             }
             assert torch.allclose(function(*given), other(), 1e-2, 1e-2), name
             for call in calls.values():
-                milliseconds(call)
+                milliseconds(call, CALLS)
             samples[name] = {key: [] for key in calls}
             for _ in range(ROUNDS):
                 for key, call in calls.items():
-                    samples[name][key].append(milliseconds(call))
+                    samples[name][key].append(milliseconds(call, CALLS))
             middle = {key: statistics.median(found) for key, found in samples[name].items()}
             ratio = statistics.median(
                 t / s for t, s in zip(samples[name]["torch"], samples[name]["sketchc"], strict=True)

@@ -50,6 +50,7 @@ from sketchc.agents.autosketch.loops import (
     simplified,
 )
 from sketchc.agents.autosketch.means import with_shifted_means
+from sketchc.agents.autosketch.partial import with_partial_results
 from sketchc.agents.autosketch.phase import (
     Attention,
     Chosen,
@@ -88,7 +89,7 @@ def build_phases(loops: Loops, sizes: Mapping[str, int]) -> Phases:
     `UsageError` where an element takes too many operations."""
     loops = with_held(with_shifted_means(with_epilogues(without_repeats(loops))))
     _fits(loops)
-    kept: frozenset[str] = frozenset()
+    loops, kept = with_partial_results(loops, sizes)
     for _ in range(_ROUNDS):
         builder = Builder(loops, kept, sizes)
         for tensor, value in loops.outputs:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from sketchc.agents.llm.client import Spend
     from sketchc.lowering.kernel import Kernel
     from sketchc.lowering.plan import Plan
+    from sketchc.runtime.tasks.description import TaskDescription
     from sketchc.runtime.tasks.task import Task
 
 STAGING = "outputs.new"
@@ -52,17 +53,19 @@ def write_outputs(
     task: Task,
     spend: Spend,
     stopped: str = "",
+    description: TaskDescription | None = None,
 ) -> list[Path]:
     """Write everything that there is to write into `folder`; returns the paths, summary first.
 
-    `state` is the run's last; `stopped` says why it is not an end, "" for an end. Raises
+    `state` is the run's last; `stopped` says why it is not an end, "" for an end; `description` is
+    that of the task, for whose own sizes kernels were planned. Raises
     `UsageError` where the folder refuses, or holds a file of the same name that is not this run's.
     """
     staging = folder / "run" / STAGING
     with refusing(f"cannot write the outputs to {folder}"):
         shutil.rmtree(staging, ignore_errors=True)
         staging.mkdir(parents=True)
-        writer = _Writer(staging, options, state, task, stopped)
+        writer = _Writer(staging, options, state, task, stopped, description)
         writer.write()
         facts = writer.facts(spend, folder)
         (staging / "trace.json").write_text(record_text(facts.record), "utf-8")
@@ -132,6 +135,7 @@ class _Writer:
     state: RunState
     task: Task
     stopped: str
+    description: TaskDescription | None
     files: list[tuple[str, str]] = attrs.field(factory=list)
     dropin: str = ""
     no_dropin: str = "there is no kernel"
@@ -191,7 +195,7 @@ class _Writer:
         return context_of(
             self.options,
             self.task,
-            description=None,
+            description=self.description,
             task_source="",
             model=None,
             configuration=Configuration(),

@@ -11,9 +11,9 @@ from sketchc.agents.state.state import KernelText, RunContext, RunState
 from sketchc.base.diagnostics import DiagnosticError, Source, has_errors, refuse
 from sketchc.ir.evaluate import Value
 from sketchc.lowering.kernel import Kernel
-from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.registry import load_target
 from sketchc.parsing.parser import parse
+from sketchc.runtime.cases.planned import plan_for
 from sketchc.runtime.store.origins import named
 from sketchc.runtime.tasks import signature
 from sketchc.runtime.tasks.client import TaskClient
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def plan_of(text: str, context: RunContext, tiles: Mapping[str, Value] | None = None) -> Plan:
     """The plan of a sketch's text for the run's target, with these `tiles` where the sketch leaves
-    them open. Raises `DiagnosticError`."""
+    them open; what stays open is chosen for the task's own sizes. Raises `DiagnosticError`."""
     tree, found = parse(Source(f"{context.name}.sketch", text))
     if tree is None or has_errors(found):
         raise DiagnosticError(found)
@@ -35,7 +35,9 @@ def plan_of(text: str, context: RunContext, tiles: Mapping[str, Value] | None = 
     if len(meant) != 1:
         refuse(f"the sketch file holds {len(meant)} sketches; a run takes one")
     constants = {**context.constants, **(tiles or {})}
-    return build_plan(meant[0], context.target, context.hardware, constants).plan
+    # A sketch or a kernel that is its own task has sizes that were chosen for tests.
+    task = context.description if isinstance(context.task, TaskClient) else None
+    return plan_for(meant[0], context.target, context.hardware, constants, task).plan
 
 
 def candidate_of(state: RunState, context: RunContext) -> Candidate:

@@ -42,13 +42,13 @@ class ChooseConstants:
     (with or without a sequential loop around) and innermost extent; rows, columns and depth for
     matrix products. Where `sizes` of symbols are given, and the cost model has been compared with
     times of the target's kernels, its prediction at these sizes decides instead, also on
-    `launch_options` and between the points that an `available_tiling` has `listed` (`Descent`).
-    Requires: an elaborated sketch. Ensures: the choice is deterministic and fits the scratch, or,
-    where nothing fits, is the smallest (CheckScratch then reports the account).
+    `free_options` of launches and between the points that an `available_tiling` has `listed`
+    (`Descent`). Requires: an elaborated sketch. Ensures: the choice is deterministic and fits the
+    scratch, or, where nothing fits, is the smallest (CheckScratch then reports the account).
     """
 
     sizes: Mapping[str, int] | None = None
-    launch_options: tuple[LaunchOption, ...] = ()
+    free_options: tuple[LaunchOption, ...] = ()
     listed: tuple[Mapping[str, Scalar], ...] = ()
 
     def run(self, plan: Plan) -> Plan:
@@ -95,7 +95,7 @@ class ChooseConstants:
         plan, points = _with_listed(plan, self.listed)
         sketch, _ = infer_domains(plan.sketch)  # which lanes are valid counts, too
         mapped = MapGrid().run(attrs.evolve(plan, sketch=sketch))
-        options = open_options(mapped, self.launch_options)
+        options = open_options(mapped, self.free_options)
         walk_from = {**start, **(points[0] if points else {})}
         descent = Descent(mapped, self.sizes or {}, domains, options, points)
         found = descent.from_point(walk_from)

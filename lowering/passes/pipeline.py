@@ -151,6 +151,8 @@ class Planner:
     hardware: Hardware
     allow_unproved: bool = False
     sizes: Mapping[str, int] | None = None
+    #: options of launches that were decided on
+    settled: frozenset[str] = frozenset()
     #: each program found so far
     _programs: list[Program] = attrs.field(factory=list, kw_only=True)
 
@@ -179,9 +181,9 @@ class Planner:
         """The plan of the sketch with a value for every constant, still without domains. Raises
         `UsageError` for an option of launches that cannot have its value."""
         options = _options(self.launch_options, constants)
-        names = [option.name for option in self.launch_options]
+        names = frozenset(option.name for option in self.launch_options) & constants.keys()
         constants = {name: value for name, value in constants.items() if name not in names}
-        return self._with_constants(constants, options)
+        return attrs.evolve(self, settled=names)._with_constants(constants, options)
 
     @property
     def launch_options(self) -> tuple[LaunchOption, ...]:
@@ -191,6 +193,11 @@ class Planner:
         own = bindable(self.tree)
         options = self.target.capabilities.launch_options
         return tuple(option for option in options if option.name not in own)
+
+    @property
+    def free_options(self) -> tuple[LaunchOption, ...]:
+        """The options of launches on which nobody has decided, be it for the emitter's rule."""
+        return tuple(option for option in self.launch_options if option.name not in self.settled)
 
     @property
     def listed(self) -> tuple[Mapping[str, Scalar], ...]:

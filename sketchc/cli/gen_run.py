@@ -250,7 +250,7 @@ def generate(
     timeout = configuration.target(wanted.target).verify_timeout
     os.environ |= visible_devices(wanted.target, configuration.target(wanted.target).devices)
     with opened() if opened is not None else load_task(str(task_path), timeout) as task:
-        task.describe(0)  # a broken task ends here, before a folder holds a run of it
+        described = task.describe(0)  # a broken task ends here, before a folder holds a run of it
         task.require_deterministic(0)  # else every attempt would fail, and the sketch be blamed
         require_own_folder(folder)
         with folder.lock(), _kept_if_started(folder):
@@ -273,7 +273,7 @@ def generate(
                 state, stopped = _run_to_end(run, bench)
                 display.note("end", ending(state, stopped))
             spend = Spend() if client is None else client.spend
-            files = write_outputs(folder.path, asked, state, task, spend, stopped)
+            files = write_outputs(folder.path, asked, state, task, spend, stopped, described)
             kept.end(state, stopped)
     return RunResult(state, asked, folder.path, spend, stopped, tuple(files))
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sketchc.lowering.plan import Plan
     from sketchc.runtime.store.recording import Recorder
     from sketchc.runtime.tasks.client import TaskClient
+    from sketchc.runtime.tasks.description import TaskDescription
     from sketchc.runtime.toolchains.base import Toolchain
     from sketchc.runtime.verify.verdict import CaseResult, Verdict
     from sketchc.runtime.verify.verify import Candidate
@@ -97,7 +98,9 @@ class VerifyRequest:
     timeout: float = 300.0
     #: Seconds for further cases, which reach what the planned cases do not.
     budget: float = 120.0
-    #: A sketch that is lowered already.
+    #: Whether what a sketch leaves open is chosen for the own sizes of the task.
+    sized: bool = True
+    #: The sketch lowered without a task: whatever the sizes.
     lowered: Candidate | None = attrs.field(default=None, repr=False)
 
     @property
@@ -223,37 +226,48 @@ def candidate_of(request: VerifyRequest, task: TaskClient) -> Candidate:
     """The kernel or lowered sketch to verify. Raises `UsageError` and `SketchError`."""
     if request.is_kernel:
         return _kernel(request, task)
-    return request.lowered or lower(request, types_of(task))
+    if request.lowered is not None and not _goes_by_sizes(request):
+        return request.lowered
+    return lower(request, task.describe())
+
+
+def _goes_by_sizes(request: VerifyRequest) -> bool:
+    """Whether sizes decide on what a sketch leaves open."""
+    from sketchc.lowering.registry import load_target
+
+    target, _ = options.resolve_target(request.target, request.hardware)
+    compared = load_target(target).capabilities.trusted_below is not None
+    return compared and request.sized
 
 
 def lowered_early(request: VerifyRequest) -> VerifyRequest:
-    """`request` with its sketch lowered, so that what is wrong with it is told before a task is
-    loaded; as it is where the task's types decide which instance of a sketch is meant. Raises
-    `UsageError` and `SketchError`."""
+    """`request` with its sketch lowered whatever the sizes, so that what is wrong with it is told
+    before a task is loaded; as it is where the task's types decide which instance of a sketch is
+    meant. Raises `UsageError` and `SketchError`."""
     try:
         return attrs.evolve(request, lowered=lower(request))
     except sketches.OpenTypesError:
         return request
 
 
-def types_of(task: TaskClient) -> sketches.TaskTypes:
+def types_of(described: TaskDescription) -> sketches.TaskTypes:
     """The element types of a task's tensors: its inputs' and its state's, and its results'."""
     from sketchc.runtime.tasks.description import TensorSpec
 
-    described = task.describe()
     inputs = [value for value in described.inputs if isinstance(value, TensorSpec)]
     given = tuple(tensor.dtype for tensor in (*inputs, *described.state))
     return sketches.TaskTypes(given, tuple(tensor.dtype for tensor in described.outputs))
 
 
-def lower(request: VerifyRequest, dtypes: sketches.TaskTypes | None = None) -> Candidate:
-    """The candidate of a sketch: lowered, with the toolchain that runs it; needs no task, but for a
-    sketch with `types:` its `dtypes`.
+def lower(request: VerifyRequest, task: TaskDescription | None = None) -> Candidate:
+    """The candidate of a sketch: lowered, with the toolchain that runs it; needs no `task`, but for
+    a sketch with `types:` the types of one. Where there is one, what the sketch leaves open is
+    chosen for its own sizes, unless the request is not `sized`.
 
     Raises `SketchError` for a sketch that does not lower and `UsageError` for unknown names.
     """
-    from sketchc.lowering.passes.pipeline import build_plan
     from sketchc.lowering.registry import load_target
+    from sketchc.runtime.cases.planned import plan_for
     from sketchc.runtime.toolchains.base import toolchain
     from sketchc.runtime.verify.verify import Candidate
 
@@ -263,10 +277,13 @@ def lower(request: VerifyRequest, dtypes: sketches.TaskTypes | None = None) -> C
             refuse(f"{option} goes with a kernel ({endings}), and {request.file} is a sketch")
     constants = dict(request.constants)
     target, chip = options.resolve_target(request.target, request.hardware)
+    dtypes = None if task is None else types_of(task)
     source, tree = sketches.load_sketch(request.file, request.sketch, dtypes)
+    sized = task if request.sized else None
 
     def lowered(tiles: Mapping[str, Scalar]) -> tuple[Plan, Kernel]:
-        plan = build_plan(tree, target, chip, {**constants, **tiles}).plan
+        values = {**constants, **tiles}
+        plan = plan_for(tree, target, chip, values, sized).plan
         return plan, load_target(target).emit(plan)
 
     with sketches.pointing_into(source):
@@ -350,7 +367,8 @@ def signature_plan(request: VerifyRequest, task: TaskClient) -> tuple[Plan, Sour
             refuse("--sketch picks a sketch of a file; with a kernel, say --signature FILE, too")
         described = signature.signature_of(task, _identifier(task.path.stem))
         return signature.signature_plan(described, target, chip), None
-    source, tree = sketches.load_sketch(request.signature, request.sketch, types_of(task))
+    dtypes = types_of(task.describe())
+    source, tree = sketches.load_sketch(request.signature, request.sketch, dtypes)
     planned = sketches.plan_sketch(source, tree, target, chip, dict(request.constants))
     return planned.plan, source
 

@@ -78,6 +78,7 @@ from sketchc.ir import symbolic
 from sketchc.ir.show import show
 from sketchc.ir.walk import free_name, names, substitute
 
+_PIPELINE = '@llm_hint("pipeline")'
 #: A longer expression is computed in steps.
 _LONGEST = 48
 _NAME = 6
@@ -340,11 +341,13 @@ class PhaseWriter:
         inner = scope
         for axis in loops:
             head = f"for {axis.name} in range({show(axis.extent)}):"
-            inner = inner.inner(axis.name, head, in_loop=True)
+            if along is None and axis == loops[-1] and axis.name not in self.windows:
+                inner = inner.inner(axis.name, "", _PIPELINE, head, in_loop=True)
+            else:
+                inner = inner.inner(axis.name, head, in_loop=True)
         if along is not None and along.size is not None:
-            hint = '@llm_hint("pipeline")'
             head = f"for {along.variable} in range({count or along.count}):"
-            inner = inner.inner(along.variable, "", hint, head, in_loop=True)
+            inner = inner.inner(along.variable, "", _PIPELINE, head, in_loop=True)
         if along is not None:
             inner.bound |= along.names
         return inner

@@ -229,7 +229,9 @@ def _run(
         return _run_once(own, configuration, (options, task_source), folder)
 
     def tune(sketch: str) -> Tuning:
-        request = VerifyRequest(sketch, asked.target, asked.hardware, asked.constants, seed=seed)
+        request = VerifyRequest(
+            sketch, asked.target, asked.hardware, asked.constants, seed=seed, sized=False
+        )
         own = TuneRequest(request, limits, {}, threads, given["store"])
         with timing_progress("tune", sketch, quiet=given["quiet"]) as say:
             return tune_found(own, given["task"], say)

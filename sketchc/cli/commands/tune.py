@@ -139,7 +139,9 @@ def tune(
         from sketchc.runtime.tune.tuner import Limits
 
         constants = options.parse_assignments(settings, "--set")
-        request = VerifyRequest(file, constants=constants, sketch=name, seed=seed, **asked)
+        request = VerifyRequest(
+            file, constants=constants, sketch=name, seed=seed, sized=False, **asked
+        )
         alone = _is_task_alone(request, task, output)
         if plot is not None:
             check_file(plot)

@@ -214,7 +214,7 @@ def _space(
 
     plan, source = candidate.plan, candidate.source
     assert source is not None  # tuned is a sketch
-    tree = sketches.the_sketch(source, request.sketch, types_of(task))
+    tree = sketches.the_sketch(source, request.sketch, types_of(task.describe()))
     with sketches.pointing_into(source):
         made = planner(tree, plan.target, plan.hardware.name)
         return tree, Space(made, dict(request.constants))

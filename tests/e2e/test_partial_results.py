@@ -1,0 +1,102 @@
+"""The built-in Designer computes long reductions to few results in parts: the sketch is proved, and
+means what PyTorch computes at any sizes; short ones, and such to many results, stay in one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from toolchains import require  # noqa: E402
+
+from sketchc.agents.autosketch.designer import design  # noqa: E402
+from sketchc.base.diagnostics import Source, has_errors  # noqa: E402
+from sketchc.checker.api import check  # noqa: E402
+from sketchc.cli.main import run  # noqa: E402
+from sketchc.interpreter.api import interpret  # noqa: E402
+from sketchc.ir import nodes as ir  # noqa: E402
+from sketchc.ir.evaluate import evaluate, host_values  # noqa: E402
+from sketchc.lowering.passes.pipeline import build_plan  # noqa: E402
+from sketchc.parsing.parser import parse  # noqa: E402
+from sketchc.runtime.tasks.task import load_task  # noqa: E402
+
+HEAD = "import torch\nimport torch.nn.functional as F\n\n\n"
+#: The body of a function of x (and w), and the shapes of its own inputs, which make it long.
+LONG: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
+    "loss": ("((x - w) ** 2).mean()", ((1031, 1200), (1031, 1200))),
+    "largest": ("x.max()", ((1100, 1000),)),
+    "smallest_of_three_axes": ("x.abs().min()", ((7, 300, 601),)),
+    "frobenius_norm": ("x / torch.norm(x, p='fro')", ((64, 40, 500),)),
+    "few_rows": ("F.layer_norm(x, tuple(x.shape[1:]))", ((2, 64, 9000),)),
+    "few_columns": ("x.sum((0, 2))", ((2100, 3, 200),)),
+    "variance": ("torch.var(x) + x.mean()", ((1100, 1001),)),
+    "two_losses": ("(x - w).abs().mean() / (x * w).sum().abs().add(1.0)", ((1100, 999),) * 2),
+}
+#: Sizes that a symbol has beside the others: of one, and primes on both sides of a tile.
+OTHERS = (1, 2, 17, 257)
+SHORT: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
+    "short": ("((x - w) ** 2).mean()", ((40, 60), (40, 60))),
+    "many_rows": ("x.sum((1, 2))", ((4096, 20, 30),)),
+    "product": ("x @ w", ((8, 300000), (300000, 8))),
+}
+
+
+def written(folder: Path, body: str, shapes: tuple[tuple[int, ...], ...]) -> Path:
+    names = "xw"[: len(shapes)]
+    inputs = ", ".join(f"torch.randn{shape} * 3 - 1" for shape in shapes)
+    path = folder / "task.py"
+    text = f"{HEAD}def f({', '.join(names)}):\n    return {body}\n\n\n"
+    path.write_text(f"{text}def get_inputs():\n    return [{inputs}]\n", "utf-8")
+    return path
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_the_parts_mean_the_whole(name: str, tmp_path: Path) -> None:
+    body, shapes = LONG[name]
+    with load_task(str(written(tmp_path, body, shapes))) as task:
+        text = design(task)
+    assert "workspace: PARTIAL" in text
+    checked = check(Source("t.sketch", text))
+    assert checked.ok, [found.message for found in checked.diagnostics]
+    tree, found = parse(Source("t.sketch", text))
+    assert tree is not None
+    assert not has_errors(found)
+    sketch = build_plan(tree.entries[0], "cpp").plan.sketch
+    symbols = [symbol.name for symbol in sketch.symbols]
+    torch.manual_seed(1)
+    for turn in range(len(OTHERS)):
+        # Each size meets each other one; a variance of one element is none.
+        drawn = [OTHERS[(turn + n * (turn + 1)) % len(OTHERS)] for n in range(len(symbols))]
+        sizes = dict(zip(symbols, drawn if max(drawn) > 1 else [5, *drawn[1:]], strict=True))
+        values = host_values(sketch, sizes, {})
+        given = {
+            tensor.name: torch.randn([int(evaluate(e, values)) for e in tensor.extents]) * 3 - 1
+            for tensor in sketch.tensors
+            if tensor.role is ir.Role.IN
+        }
+        double = (tensor.double() for tensor in given.values())
+        scope = {"torch": torch, "F": torch.nn.functional, **dict(zip("xw", double, strict=False))}
+        wanted = eval(body, scope)
+        arrays = {key: tensor.numpy() for key, tensor in given.items()}
+        (output,) = interpret(sketch, arrays, sizes, {}).outputs.values()
+        off = (torch.as_tensor(output).double() - wanted).abs().max()
+        assert off <= 1e-4 * max(wanted.abs().max(), 1e-2), sizes
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_other_reductions_stay_in_one(name: str, tmp_path: Path) -> None:
+    with load_task(str(written(tmp_path, *SHORT[name]))) as task:
+        assert "workspace" not in design(task)
+
+
+@pytest.mark.parametrize("name", ["loss", "frobenius_norm", "few_rows"])
+def test_gen_leaves_a_kernel_that_passed(name: str, tmp_path: Path) -> None:
+    require("cpp")
+    path, out = written(tmp_path, *LONG[name]), tmp_path / "out"
+    words = ["gen", str(path), "-t", "cpp", "--designer", "builtin", "--no-bench", "--quiet"]
+    assert run([*words, "-o", str(out)]) == 0
+    verdict = json.loads((out / "verdict.json").read_text())["verdict"]
+    assert verdict["passed"]
+    assert "PARTIAL" in (out / "task.sketch").read_text()
