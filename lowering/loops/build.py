@@ -47,6 +47,7 @@ from sketchc.lowering.loops.nests import (
     row_major,
     strides,
 )
+from sketchc.lowering.loops.panels import keep_panels
 from sketchc.lowering.loops.reads import Reads, Scope, converted, divides, fetch, host_element
 from sketchc.lowering.loops.tables import add_tables
 from sketchc.lowering.plan import (
@@ -130,6 +131,8 @@ def host_program(plan: Plan) -> tuple[loops.Statement, ...]:
             phase=phase.plan.index,
         )
         text = f"Phase {phase.plan.index + 1} of {len(phases)}."
+        if on_cores:
+            launch = keep_panels(launch, sketch)
         launches[phase.plan.index] = [launch] if launch.alone else [loops.Note(text), launch]
     return _host_steps(sketch, sketch.steps, launches)
 
