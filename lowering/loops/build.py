@@ -33,6 +33,7 @@ from sketchc.lowering.loops.fusion import (
     leaves,
     place,
 )
+from sketchc.lowering.loops.intervals import split_guards
 from sketchc.lowering.loops.narrowing import changing_names, narrow
 from sketchc.lowering.loops.nest_maker import NestMaker
 from sketchc.lowering.loops.nests import (
@@ -83,6 +84,8 @@ def build_phases(plan: Plan) -> tuple[BuiltPhase, ...]:
         fresh, body = phase.versions.fresh, phase.program.body
         if style.on_cores:
             body = transformations.unroll_and_jam(body, fresh, constants)
+            tensors = frozenset(tensor.name for tensor in plan.sketch.tensors)
+            body = split_guards(body, fresh, tensors)
         body = transformations.add_rows(body, fresh)
         memory = style.settled(phase.program.storages, plan.sketch, plan.hardware.facts)
         built.append(attrs.evolve(phase, program=loops.Program(memory, body)))
