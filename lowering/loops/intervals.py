@@ -122,8 +122,8 @@ class _Splitter:
             match bound:
                 case ir.Binary("<=", start, _):
                     first = ir.Binary("max", first, start)
-                case ir.Binary("<", _, end):
-                    last = ir.Binary("min", last, end)
+                case ir.Binary("<", _, stop):
+                    last = ir.Binary("min", last, stop)
         begin = nodes.bound(fresh("first_inside"), ir.Binary("min", first, loop.upper), ())
         inside = ir.Ref(begin.name, ir.NameKind.BINDING)
         end = nodes.bound(fresh("last_inside"), ir.Binary("max", inside, last), ())
