@@ -136,10 +136,14 @@ class HostPrinter(Printer, ABC):
         """The names of the places of tensors or storages in a layout, which are defined here."""
         places = []
         for item in items:
-            size = f"sizeof({self.kind(item.dtype)}), {{{self.listed(item.extents)}}}"
+            size = f"sizeof({self.kind(item.dtype)}), {{{self.room(item)}}}"
             places.append(f"{self.name(item.name)}_place")
             self.line(f"const int64_t {places[-1]} = {layout}.add({size});")
         return places
+
+    def room(self, item: ir.Tensor | Storage) -> str:
+        """The elements that a tensor or storage takes: factors, with commas between them."""
+        return self.listed(item.extents)
 
     def _workspace(self) -> None:
         tensors = [t for t in self.sketch.tensors if t.role is ir.Role.WORKSPACE]

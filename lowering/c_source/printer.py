@@ -164,8 +164,15 @@ class Printer(Expressions, TracedLines):
         """What a call is given, one text a line."""
         arguments = [self.listed(call.extents)] if call.extents else []
         arguments += map(self._view, call.views)
-        arguments += [", ".join(map(self.name, call.packs))] if call.packs else []
+        kept = {keeping.pack: keeping for keeping in call.kept}
+        arguments += [self._panels(pack, kept.get(pack)) for pack in call.packs]
         return arguments
+
+    def _panels(self, pack: str, keeping: nodes.Keeping | None) -> str:
+        """The memory that a product packs panels into: a slot where they are kept."""
+        if keeping is None:
+            return f"{{{self.name(pack)}}}"
+        return f"{self.name(pack)}_kept.at({self.scalar(keeping.number)})"
 
     def _serial_head(self, loop: nodes.SerialLoop) -> str:
         """The head of a sequential loop."""

@@ -19,9 +19,10 @@ from sketchc.lowering.cpp.python_module import module_source
 from sketchc.lowering.cpp.target import RESERVED
 from sketchc.lowering.kernel import Kernel, LibraryPart
 from sketchc.lowering.loops import build, nodes
+from sketchc.lowering.loops.panels import programs
 from sketchc.lowering.loops.reads import by_constant
 from sketchc.lowering.loops.transformations import streamed_tensors
-from sketchc.lowering.plan import ARENA, Plan
+from sketchc.lowering.plan import ARENA, Plan, Storage
 from sketchc.lowering.precedence import CPP, Code
 
 #: Reductions of OpenMP that have another name for floats: its own ignore NaN.
@@ -66,9 +67,10 @@ def emit(plan: Plan) -> Kernel:
 @attrs.define
 class _Host(HostPrinter):
     """Prints the exported function, with the loops of the phases in it; `in_lanes`: in the body of
-    a loop over lanes."""
+    a loop over lanes; `kept`: the storages that keep panels in the launch that is printed."""
 
     in_lanes: bool = False
+    kept: dict[str, nodes.Keeping] = attrs.field(factory=dict)
 
     def launches(self) -> None:
         """The phases; their loops write large outputs past the caches."""
@@ -153,6 +155,7 @@ class _Host(HostPrinter):
         threads, clause = self._threads(launch)
         if arenas:
             self.comment("Scratch memory of each thread.")
+            self._keep(launch, threads)
             self.reserve("arena", arenas, threads)
         streams = bool(streamed_tensors(launch.program.body))
         region = bool(launch.grid) and (bool(arenas) or streams)
@@ -164,11 +167,44 @@ class _Host(HostPrinter):
             kind, name = self.kind(storage.dtype), self.name(storage.name)
             memory = f"arena.at<{kind}>({name}_place, {thread})"
             self.line(f"{kind} *const __restrict {name} = {memory};")
+            if storage.name in self.kept:
+                panels = f"{self.library('kept_panels')}<{kind}> {name}_kept"
+                self.line(f"const {panels}({name}, {name}_keeping);")
         self._programs(launch, region, clause)
         if streams:
             self.line(f"{self.helper('end_streams')};")
         for _ in range(region + scoped):
             self.close()
+
+    def _keep(self, launch: nodes.Launch, threads: str) -> None:
+        """Define how many slots there are for the panels that a launch keeps."""
+        calls = (each for each in nodes.walk(launch.program.body) if isinstance(each, nodes.Call))
+        self.kept = {keeping.pack: keeping for call in calls for keeping in call.kept}
+        for storage in launch.program.storages:
+            if storage.name in self.kept:
+                keeping = self.kept[storage.name]
+                again = self._met_again(launch, keeping, threads)
+                size = f"sizeof({self.kind(storage.dtype)})"
+                extents = self.listed((keeping.slots, keeping.depth, storage.extents[1]))
+                slots = f"{self.library('keeping')} {self.name(storage.name)}_keeping"
+                self.line(f"const {slots}({again}, {size}, {extents});")
+
+    def _met_again(self, launch: nodes.Launch, keeping: nodes.Keeping, threads: str) -> Code:
+        """Whether a thread runs enough programs to meet kept panels again."""
+        match keeping.between:
+            case ir.Literal(0):
+                return Code("true")
+            case ir.Literal(1):
+                between = Code(threads)
+            case many:
+                between = CPP.binary("*", Code(threads), self.scalar(many))
+        return CPP.binary(">", self.scalar(programs(launch.grid)), between)
+
+    def room(self, item: ir.Tensor | Storage) -> str:
+        """See `HostPrinter`."""
+        if item.name in self.kept:
+            return f"{self.name(item.name)}_keeping.elements()"
+        return HostPrinter.room(self, item)
 
     def _threads(self, launch: nodes.Launch) -> tuple[str, str]:
         """How many threads a launch takes, and the clause that says so to OpenMP."""

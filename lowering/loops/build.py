@@ -33,6 +33,7 @@ from sketchc.lowering.loops.fusion import (
     leaves,
     place,
 )
+from sketchc.lowering.loops.intervals import split_guards
 from sketchc.lowering.loops.narrowing import changing_names, narrow
 from sketchc.lowering.loops.nest_maker import NestMaker
 from sketchc.lowering.loops.nests import (
@@ -47,6 +48,7 @@ from sketchc.lowering.loops.nests import (
     row_major,
     strides,
 )
+from sketchc.lowering.loops.panels import keep_panels
 from sketchc.lowering.loops.reads import Reads, Scope, converted, divides, fetch, host_element
 from sketchc.lowering.loops.tables import add_tables
 from sketchc.lowering.plan import (
@@ -82,6 +84,8 @@ def build_phases(plan: Plan) -> tuple[BuiltPhase, ...]:
         fresh, body = phase.versions.fresh, phase.program.body
         if style.on_cores:
             body = transformations.unroll_and_jam(body, fresh, constants)
+            tensors = frozenset(tensor.name for tensor in plan.sketch.tensors)
+            body = split_guards(body, fresh, tensors)
         body = transformations.add_rows(body, fresh)
         memory = style.settled(phase.program.storages, plan.sketch, plan.hardware.facts)
         built.append(attrs.evolve(phase, program=loops.Program(memory, body)))
@@ -130,6 +134,8 @@ def host_program(plan: Plan) -> tuple[loops.Statement, ...]:
             phase=phase.plan.index,
         )
         text = f"Phase {phase.plan.index + 1} of {len(phases)}."
+        if on_cores:
+            launch = keep_panels(launch, sketch)
         launches[phase.plan.index] = [launch] if launch.alone else [loops.Note(text), launch]
     return _host_steps(sketch, sketch.steps, launches)
 

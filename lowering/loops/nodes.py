@@ -196,10 +196,24 @@ class TileView:
 
 
 @attrs.frozen
+class Keeping:
+    """The storage `pack` keeps the packed panels of an operand, of `depth` terms each, for later
+    products of the launch: these are in slot `number` of `slots`. They are met again by the same
+    thread where it runs more than `between` programs one after the other."""
+
+    pack: str
+    depth: ir.Expr
+    slots: ir.Expr
+    number: ir.Expr
+    between: ir.Expr
+
+
+@attrs.frozen
 class Call(Traced):
     """A call of a library function on tiles in memory, with the template arguments `parameters`:
     `extents` are the valid extents of its work, where the views do not have them, `packs` the
-    storages that it packs panels into, and `precision` the floor of a product's precision."""
+    storages that it packs panels into, `kept` those that keep them, and `precision` the floor of a
+    product's precision."""
 
     name: str
     views: tuple[MatrixView | TileView, ...]
@@ -207,6 +221,7 @@ class Call(Traced):
     extents: tuple[ir.Expr, ...] = ()
     packs: tuple[str, ...] = ()
     precision: str = "ieee"
+    kept: tuple[Keeping, ...] = ()
 
 
 @attrs.frozen

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <initializer_list>
 #include <limits>
+#include <new>
 #include <type_traits>
 #include <utility>
 #include <omp.h>
@@ -111,16 +112,37 @@ extern "C" int64_t avg_pool2d(
                                     // add(y, x, y)
                                     const int64_t part_5 = part_ <= row;
                                     const int64_t part_6 = row < part_2;
+                                    const int64_t first_inside =
+                                        std::min<int64_t>(std::max<int64_t>(0, part_3),
+                                        std::min<int64_t>(TW, OW - j * TW));
+                                    const int64_t last_inside = std::max<int64_t>(first_inside,
+                                        std::min<int64_t>(std::min<int64_t>(TW, OW - j * TW),
+                                        part_4));
                                     float *const y_row_2 = y + row * TW;
                                     #pragma omp simd
-                                    for (int64_t lane = 0; lane < std::min<int64_t>(TW, OW - j *
-                                        TW); ++lane) {
+                                    for (int64_t lane = 0; lane < first_inside; ++lane) {
                                         const float y_value = y_row_2[lane];
-                                        const float x = (part_5 && part_6 && part_3 <= lane && lane
-                                            < part_4) ? X[((n * C + c) * H + (h + row * stride)) * W
-                                            + (w + lane * stride)] : 0.0f;
+                                        const float x = 0.0f;
                                         const float y_value_2 = y_value + x;
                                         y_row_2[lane] = y_value_2;
+                                    }
+                                    float *const y_row_3 = y + row * TW;
+                                    #pragma omp simd
+                                    for (int64_t lane = first_inside; lane < last_inside; ++lane) {
+                                        const float y_value = y_row_3[lane];
+                                        const float x = (part_5 && part_6) ? X[((n * C + c) * H + (h
+                                            + row * stride)) * W + (w + lane * stride)] : 0.0f;
+                                        const float y_value_2 = y_value + x;
+                                        y_row_3[lane] = y_value_2;
+                                    }
+                                    float *const y_row_4 = y + row * TW;
+                                    #pragma omp simd
+                                    for (int64_t lane = last_inside; lane < std::min<int64_t>(TW, OW
+                                        - j * TW); ++lane) {
+                                        const float y_value = y_row_4[lane];
+                                        const float x = 0.0f;
+                                        const float y_value_2 = y_value + x;
+                                        y_row_4[lane] = y_value_2;
                                     }
                                 }
                             }
@@ -132,7 +154,7 @@ extern "C" int64_t avg_pool2d(
                         for (int64_t row = 0; row < std::min<int64_t>(TH, OH - i * TH); ++row) {
                             // div(y, rows[:, None]*columns[None, :], y)
                             // store(y -> Y[n, c, i*TH:(i+1)*TH, j*TW:(j+1)*TW])
-                            const float *const y_row_3 = y + row * TW;
+                            const float *const y_row_5 = y + row * TW;
                             for (int64_t block = 0; block < std::min<int64_t>(TW, OW - j * TW);
                                 block += 1024) {
                                 const int64_t block_end = std::min<int64_t>(std::min<int64_t>(TW, OW
@@ -142,7 +164,7 @@ extern "C" int64_t avg_pool2d(
                                     (i * TH + row)) * OW + j * TW + block);
                                 #pragma omp simd
                                 for (int64_t lane = block; lane < block_end; ++lane) {
-                                    const float y_value = y_row_3[lane];
+                                    const float y_value = y_row_5[lane];
                                     const float y_value_2 = y_value /
                                         static_cast<float>((std::min<int64_t>((i * TH + row) *
                                         stride - padding + kernel_size, H) - std::max<int64_t>((i *

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <initializer_list>
 #include <limits>
+#include <new>
 #include <type_traits>
 #include <utility>
 #include <omp.h>
@@ -16,7 +17,8 @@
 
 // The library: arena, least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
 // floor_div, ceil_div, half, max, min, matrix, vector_bytes, blocking, widened, transpose,
-// line_of, pack_squares, pack, multiply_block, multiply, too_large.
+// line_of, pack_squares, pack, multiply_block, multiply_panels, packed_from, panels, kept_bytes,
+// keeping, kept_panels, multiply, too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -42,12 +44,15 @@ extern "C" int64_t batched_matmul(
         const int threads = sketch::threads_for(B * (K * (M * (sketch::ceil_div(N, TN) * 4 + N * 2)
             + N * sketch::ceil_div(M, TM) * 4) + M * N * 4));
         // Scratch memory of each thread.
+        const sketch::keeping x_panels_keeping(B * sketch::ceil_div(M, TM) * sketch::ceil_div(N, TN)
+            > threads, sizeof(float), sketch::ceil_div(K, TK), TK, TM + 16);
+        const sketch::keeping w_panels_keeping(B * sketch::ceil_div(M, TM) * sketch::ceil_div(N, TN)
+            > threads * sketch::ceil_div(N, TN), sizeof(float), sketch::ceil_div(N, TN) *
+            sketch::ceil_div(K, TK), TK, TN + 64);
         sketch::arena arena;
         const int64_t y_place = arena.add(sizeof(float), {TM, TN});
-        const int64_t x_panels_place = arena.add(sizeof(float), {std::min<int64_t>(TK, 256), TM +
-            16});
-        const int64_t w_panels_place = arena.add(sizeof(float), {std::min<int64_t>(TK, 256), TN +
-            64});
+        const int64_t x_panels_place = arena.add(sizeof(float), {x_panels_keeping.elements()});
+        const int64_t w_panels_place = arena.add(sizeof(float), {w_panels_keeping.elements()});
         if (!arena.allocate(threads)) {
             return -1;
         }
@@ -56,8 +61,10 @@ extern "C" int64_t batched_matmul(
             float *const __restrict y = arena.at<float>(y_place, omp_get_thread_num());
             float *const __restrict x_panels = arena.at<float>(x_panels_place,
                 omp_get_thread_num());
+            const sketch::kept_panels<float> x_panels_kept(x_panels, x_panels_keeping);
             float *const __restrict w_panels = arena.at<float>(w_panels_place,
                 omp_get_thread_num());
+            const sketch::kept_panels<float> w_panels_kept(w_panels, w_panels_keeping);
             #pragma omp for collapse(3) schedule(static)
             for (int64_t b = 0; b < B; ++b) {
                 for (int64_t i = 0; i < sketch::ceil_div(M, TM); ++i) {
@@ -84,7 +91,8 @@ extern "C" int64_t batched_matmul(
                                 sketch::matrix<const float>{W + K * N * b + N * TK * k + TN * j, N,
                                     1},
                                 sketch::matrix<float>{y, TN, 1},
-                                x_panels, w_panels);
+                                x_panels_kept.at(k),
+                                w_panels_kept.at(j * sketch::ceil_div(K, TK) + k));
                         }
                         for (int64_t row = 0; row < std::min<int64_t>(TM, M - i * TM); ++row) {
                             // store(y -> Y[b, i*TM:(i+1)*TM, j*TN:(j+1)*TN])

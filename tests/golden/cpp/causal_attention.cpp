@@ -7,6 +7,7 @@
 #include <cstring>
 #include <initializer_list>
 #include <limits>
+#include <new>
 #include <type_traits>
 #include <utility>
 #include <omp.h>
@@ -16,8 +17,8 @@
 
 // The library: arena, least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
 // floor_div, floor_mod, ceil_div, bits_of, float_of, half, max, min, exp, matrix, vector_bytes,
-// blocking, widened, transpose, line_of, pack_squares, pack, multiply_block, multiply, too_large,
-// propagating_max.
+// blocking, widened, transpose, line_of, pack_squares, pack, multiply_block, multiply_panels,
+// packed_from, panels, multiply, too_large, propagating_max.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -147,7 +148,8 @@ extern "C" int64_t causal_attention(
                                     sketch::floor_div(h, sketch::floor_div(HQ, HK)) * D * N + D * TN
                                     * j, 1, D},
                                 sketch::matrix<float>{scores, TN, 1},
-                                q_mul_panels, k_panels);
+                                {q_mul_panels},
+                                {k_panels});
                             // if present(MASK):
                             if (MASK != nullptr) {
                                 for (int64_t row = 0; row < std::min<int64_t>(TM, M - i * TM);
@@ -232,7 +234,8 @@ extern "C" int64_t causal_attention(
                                     sketch::floor_div(h, sketch::floor_div(HQ, HK)) * D * N + D * TN
                                     * j, D, 1},
                                 sketch::matrix<float>{y, D, 1},
-                                scores_panels, v_panels);
+                                {scores_panels},
+                                {v_panels});
                         }
                         for (int64_t row = 0; row < std::min<int64_t>(TM, M - i * TM); ++row) {
                             // div(y, running_sum, y)

@@ -7,13 +7,15 @@
 #include <cstring>
 #include <initializer_list>
 #include <limits>
+#include <new>
 #include <type_traits>
 #include <utility>
 #include <omp.h>
 
 // The library: arena, least_shared_work, threads_for, floor_div, floor_mod, ceil_div, half, sign,
 // max, min, lane_floor_div, lane_floor_mod, matrix, vector_bytes, blocking, widened, transpose,
-// line_of, pack_squares, pack, multiply_block, multiply, natural, too_large.
+// line_of, pack_squares, pack, multiply_block, multiply_panels, packed_from, panels, multiply,
+// natural, too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -211,7 +213,8 @@ extern "C" int64_t conv2d(
                                 sketch::matrix<const float>{x, TK, 1},
                                 sketch::matrix<const float>{w, 1, TK},
                                 sketch::matrix<float>{y, TO, 1},
-                                x_panels, w_panels);
+                                {x_panels},
+                                {w_panels});
                         }
                         // if present(BIAS):
                         if (BIAS != nullptr) {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <initializer_list>
 #include <limits>
+#include <new>
 #include <type_traits>
 #include <utility>
 #include <omp.h>
@@ -95,11 +96,31 @@ extern "C" int64_t depthwise_conv2d(
                                         1;
                                     const int64_t part_2 = sketch::floor_div(W - first_ - 1, stride)
                                         + 1;
+                                    const int64_t first_inside =
+                                        std::min<int64_t>(std::max<int64_t>(0, part_),
+                                        std::min<int64_t>(T, OW - j * T));
+                                    const int64_t last_inside = std::max<int64_t>(first_inside,
+                                        std::min<int64_t>(std::min<int64_t>(T, OW - j * T),
+                                        part_2));
                                     #pragma omp simd
-                                    for (int64_t lane = 0; lane < std::min<int64_t>(T, OW - j * T);
-                                        ++lane) {
-                                        const float x = (part_ <= lane && lane < part_2) ? X[((n * C
-                                            + c) * H + h) * W + (first_ + lane * stride)] : 0.0f;
+                                    for (int64_t lane = 0; lane < first_inside; ++lane) {
+                                        const float x = 0.0f;
+                                        const float y_value = y[lane];
+                                        const float y_value_2 = x * w + y_value;
+                                        y[lane] = y_value_2;
+                                    }
+                                    #pragma omp simd
+                                    for (int64_t lane = first_inside; lane < last_inside; ++lane) {
+                                        const float x = X[((n * C + c) * H + h) * W + (first_ + lane
+                                            * stride)];
+                                        const float y_value = y[lane];
+                                        const float y_value_2 = x * w + y_value;
+                                        y[lane] = y_value_2;
+                                    }
+                                    #pragma omp simd
+                                    for (int64_t lane = last_inside; lane < std::min<int64_t>(T, OW
+                                        - j * T); ++lane) {
+                                        const float x = 0.0f;
                                         const float y_value = y[lane];
                                         const float y_value_2 = x * w + y_value;
                                         y[lane] = y_value_2;

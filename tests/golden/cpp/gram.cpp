@@ -7,6 +7,7 @@
 #include <cstring>
 #include <initializer_list>
 #include <limits>
+#include <new>
 #include <type_traits>
 #include <utility>
 #include <omp.h>
@@ -16,7 +17,8 @@
 
 // The library: arena, least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
 // floor_div, ceil_div, half, max, min, matrix, vector_bytes, blocking, widened, transpose,
-// line_of, pack_squares, pack, multiply_block, multiply, too_large.
+// line_of, pack_squares, pack, multiply_block, multiply_panels, packed_from, panels, kept_bytes,
+// keeping, kept_panels, multiply, too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -38,12 +40,17 @@ extern "C" int64_t gram(const float *__restrict X, float *__restrict G, int64_t 
         const int threads = sketch::threads_for(N * (M * (sketch::ceil_div(N, TN) * 8 + N * 2) + N *
             4));
         // Scratch memory of each thread.
+        const sketch::keeping left_panels_keeping(sketch::ceil_div(N, TN) * sketch::ceil_div(N, TN)
+            > threads, sizeof(float), sketch::ceil_div(M, TK), TK, TN + 16);
+        const sketch::keeping right_panels_keeping(sketch::ceil_div(N, TN) * sketch::ceil_div(N, TN)
+            > threads * sketch::ceil_div(N, TN), sizeof(float), sketch::ceil_div(N, TN) *
+            sketch::ceil_div(M, TK), TK, TN + 64);
         sketch::arena arena;
         const int64_t g_place = arena.add(sizeof(float), {TN, TN});
-        const int64_t left_panels_place = arena.add(sizeof(float), {std::min<int64_t>(TK, 256), TN +
-            16});
-        const int64_t right_panels_place = arena.add(sizeof(float), {std::min<int64_t>(TK, 256), TN
-            + 64});
+        const int64_t left_panels_place = arena.add(sizeof(float),
+            {left_panels_keeping.elements()});
+        const int64_t right_panels_place = arena.add(sizeof(float),
+            {right_panels_keeping.elements()});
         if (!arena.allocate(threads)) {
             return -1;
         }
@@ -52,8 +59,10 @@ extern "C" int64_t gram(const float *__restrict X, float *__restrict G, int64_t 
             float *const __restrict g = arena.at<float>(g_place, omp_get_thread_num());
             float *const __restrict left_panels = arena.at<float>(left_panels_place,
                 omp_get_thread_num());
+            const sketch::kept_panels<float> left_panels_kept(left_panels, left_panels_keeping);
             float *const __restrict right_panels = arena.at<float>(right_panels_place,
                 omp_get_thread_num());
+            const sketch::kept_panels<float> right_panels_kept(right_panels, right_panels_keeping);
             #pragma omp for collapse(2) schedule(static)
             for (int64_t i = 0; i < sketch::ceil_div(N, TN); ++i) {
                 for (int64_t j = 0; j < sketch::ceil_div(N, TN); ++j) {
@@ -76,7 +85,8 @@ extern "C" int64_t gram(const float *__restrict X, float *__restrict G, int64_t 
                             sketch::matrix<const float>{X + N * TK * k + TN * i, 1, N},
                             sketch::matrix<const float>{X + N * TK * k + TN * j, N, 1},
                             sketch::matrix<float>{g, TN, 1},
-                            left_panels, right_panels);
+                            left_panels_kept.at(k),
+                            right_panels_kept.at(j * sketch::ceil_div(M, TK) + k));
                     }
                     for (int64_t row = 0; row < std::min<int64_t>(TN, N - i * TN); ++row) {
                         // store(g -> G[i*TN:(i+1)*TN, j*TN:(j+1)*TN])

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <initializer_list>
 #include <limits>
+#include <new>
 #include <type_traits>
 #include <utility>
 #include <omp.h>
@@ -17,7 +18,8 @@
 // The library: arena, least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
 // floor_div, ceil_div, bits_of, float_of, odd, half, half_bits, to_half, to_half_double,
 // float_of_half, half_to_float, sign, max, min, matrix, vector_bytes, blocking, widened,
-// transpose, line_of, pack_squares, pack, multiply_block, multiply, too_large.
+// transpose, line_of, pack_squares, pack, multiply_block, multiply_panels, packed_from, panels,
+// kept_bytes, keeping, kept_panels, multiply, too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -42,12 +44,15 @@ extern "C" int64_t matmul_half(
         const int threads = sketch::threads_for(K * (M * (sketch::ceil_div(N, TN) * 2 + N * 2) + N *
             sketch::ceil_div(M, TM) * 2) + M * N * 4);
         // Scratch memory of each thread.
+        const sketch::keeping a_panels_keeping(sketch::ceil_div(M, TM) * sketch::ceil_div(N, TN) >
+            threads, sizeof(float), sketch::ceil_div(K, TK), TK, TM + 16);
+        const sketch::keeping b_panels_keeping(sketch::ceil_div(M, TM) * sketch::ceil_div(N, TN) >
+            threads * sketch::ceil_div(N, TN), sizeof(float), sketch::ceil_div(N, TN) *
+            sketch::ceil_div(K, TK), TK, TN + 64);
         sketch::arena arena;
         const int64_t c_place = arena.add(sizeof(float), {TM, TN});
-        const int64_t a_panels_place = arena.add(sizeof(float), {std::min<int64_t>(TK, 256), TM +
-            16});
-        const int64_t b_panels_place = arena.add(sizeof(float), {std::min<int64_t>(TK, 256), TN +
-            64});
+        const int64_t a_panels_place = arena.add(sizeof(float), {a_panels_keeping.elements()});
+        const int64_t b_panels_place = arena.add(sizeof(float), {b_panels_keeping.elements()});
         if (!arena.allocate(threads)) {
             return -1;
         }
@@ -56,8 +61,10 @@ extern "C" int64_t matmul_half(
             float *const __restrict c = arena.at<float>(c_place, omp_get_thread_num());
             float *const __restrict a_panels = arena.at<float>(a_panels_place,
                 omp_get_thread_num());
+            const sketch::kept_panels<float> a_panels_kept(a_panels, a_panels_keeping);
             float *const __restrict b_panels = arena.at<float>(b_panels_place,
                 omp_get_thread_num());
+            const sketch::kept_panels<float> b_panels_kept(b_panels, b_panels_keeping);
             #pragma omp for collapse(2) schedule(static)
             for (int64_t i = 0; i < sketch::ceil_div(M, TM); ++i) {
                 for (int64_t j = 0; j < sketch::ceil_div(N, TN); ++j) {
@@ -80,7 +87,8 @@ extern "C" int64_t matmul_half(
                             sketch::matrix<const sketch::half>{A + K * TM * i + TK * k, K, 1},
                             sketch::matrix<const sketch::half>{B + N * TK * k + TN * j, N, 1},
                             sketch::matrix<float>{c, TN, 1},
-                            a_panels, b_panels);
+                            a_panels_kept.at(k),
+                            b_panels_kept.at(j * sketch::ceil_div(K, TK) + k));
                     }
                     for (int64_t row = 0; row < std::min<int64_t>(TM, M - i * TM); ++row) {
                         // store(c -> C[i*TM:(i+1)*TM, j*TN:(j+1)*TN])

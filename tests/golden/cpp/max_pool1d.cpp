@@ -7,6 +7,7 @@
 #include <cstring>
 #include <initializer_list>
 #include <limits>
+#include <new>
 #include <type_traits>
 #include <utility>
 #include <omp.h>
@@ -79,12 +80,29 @@ extern "C" int64_t max_pool1d(
                         // max(y, x, y)
                         const int64_t part_ = sketch::floor_div(-first_ - 1, stride) + 1;
                         const int64_t part_2 = sketch::floor_div(L - first_ - 1, stride) + 1;
+                        const int64_t first_inside = std::min<int64_t>(std::max<int64_t>(0, part_),
+                            std::min<int64_t>(T, OL - j * T));
+                        const int64_t last_inside = std::max<int64_t>(first_inside,
+                            std::min<int64_t>(std::min<int64_t>(T, OL - j * T), part_2));
                         #pragma omp simd
-                        for (int64_t lane = 0; lane < std::min<int64_t>(T, OL - j * T); ++lane) {
+                        for (int64_t lane = 0; lane < first_inside; ++lane) {
                             const float y_value = y[lane];
-                            const float x = (part_ <= lane && lane < part_2) ? X[(n * C + c) * L +
-                                (first_ + lane * stride)] :
-                                (-std::numeric_limits<float>::infinity());
+                            const float x = -std::numeric_limits<float>::infinity();
+                            const float y_value_2 = sketch::max(y_value, x);
+                            y[lane] = y_value_2;
+                        }
+                        #pragma omp simd
+                        for (int64_t lane = first_inside; lane < last_inside; ++lane) {
+                            const float y_value = y[lane];
+                            const float x = X[(n * C + c) * L + (first_ + lane * stride)];
+                            const float y_value_2 = sketch::max(y_value, x);
+                            y[lane] = y_value_2;
+                        }
+                        #pragma omp simd
+                        for (int64_t lane = last_inside; lane < std::min<int64_t>(T, OL - j * T);
+                            ++lane) {
+                            const float y_value = y[lane];
+                            const float x = -std::numeric_limits<float>::infinity();
                             const float y_value_2 = sketch::max(y_value, x);
                             y[lane] = y_value_2;
                         }

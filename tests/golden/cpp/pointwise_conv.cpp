@@ -7,6 +7,7 @@
 #include <cstring>
 #include <initializer_list>
 #include <limits>
+#include <new>
 #include <type_traits>
 #include <utility>
 #include <omp.h>
@@ -16,7 +17,8 @@
 
 // The library: arena, least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
 // floor_div, ceil_div, half, max, min, matrix, vector_bytes, blocking, widened, transpose,
-// line_of, pack_squares, pack, multiply_block, multiply, too_large.
+// line_of, pack_squares, pack, multiply_block, multiply_panels, packed_from, panels, kept_bytes,
+// keeping, kept_panels, multiply, too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -45,12 +47,15 @@ extern "C" int64_t pointwise_conv(
         const int threads = sketch::threads_for(B * (H * W * (C * (sketch::ceil_div(O, TO) * 4 + O *
             2) + O * 4) + C * O * sketch::ceil_div(H * W, TP) * 4));
         // Scratch memory of each thread.
+        const sketch::keeping x_panels_keeping(B * sketch::ceil_div(H * W, TP) * sketch::ceil_div(O,
+            TO) > threads, sizeof(float), 1, C, TP + 16);
+        const sketch::keeping w_panels_keeping(B * sketch::ceil_div(H * W, TP) * sketch::ceil_div(O,
+            TO) > threads * sketch::ceil_div(O, TO), sizeof(float), sketch::ceil_div(O, TO), C, TO +
+            64);
         sketch::arena arena;
         const int64_t y_place = arena.add(sizeof(float), {TP, TO});
-        const int64_t x_panels_place = arena.add(sizeof(float), {std::min<int64_t>(C, 256), TP +
-            16});
-        const int64_t w_panels_place = arena.add(sizeof(float), {std::min<int64_t>(C, 256), TO +
-            64});
+        const int64_t x_panels_place = arena.add(sizeof(float), {x_panels_keeping.elements()});
+        const int64_t w_panels_place = arena.add(sizeof(float), {w_panels_keeping.elements()});
         if (!arena.allocate(threads)) {
             return -1;
         }
@@ -59,8 +64,10 @@ extern "C" int64_t pointwise_conv(
             float *const __restrict y = arena.at<float>(y_place, omp_get_thread_num());
             float *const __restrict x_panels = arena.at<float>(x_panels_place,
                 omp_get_thread_num());
+            const sketch::kept_panels<float> x_panels_kept(x_panels, x_panels_keeping);
             float *const __restrict w_panels = arena.at<float>(w_panels_place,
                 omp_get_thread_num());
+            const sketch::kept_panels<float> w_panels_kept(w_panels, w_panels_keeping);
             #pragma omp for collapse(3) schedule(static)
             for (int64_t b = 0; b < B; ++b) {
                 for (int64_t i = 0; i < sketch::ceil_div(H * W, TP); ++i) {
@@ -82,7 +89,8 @@ extern "C" int64_t pointwise_conv(
                             sketch::matrix<const float>{X + C * H * W * b + TP * i, 1, H * W},
                             sketch::matrix<const float>{WEIGHT + C * TO * j, 1, C},
                             sketch::matrix<float>{y, TO, 1},
-                            x_panels, w_panels);
+                            x_panels_kept.at(0),
+                            w_panels_kept.at(j));
                         for (int64_t row = 0; row < std::min<int64_t>(TP, H * W - i * TP); ++row) {
                             // store(y -> YV[b, i*TP:(i+1)*TP, j*TO:(j+1)*TO])
                             const float *const y_row_2 = y + row * TO;

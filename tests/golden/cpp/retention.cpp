@@ -7,6 +7,7 @@
 #include <cstring>
 #include <initializer_list>
 #include <limits>
+#include <new>
 #include <type_traits>
 #include <utility>
 #include <omp.h>
@@ -16,7 +17,8 @@
 
 // The library: arena, least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
 // floor_div, ceil_div, half, max, min, exp2, log2, matrix, vector_bytes, blocking, widened,
-// transpose, line_of, pack_squares, pack, multiply_block, multiply, too_large.
+// transpose, line_of, pack_squares, pack, multiply_block, multiply_panels, packed_from, panels,
+// kept_bytes, keeping, kept_panels, multiply, too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -46,15 +48,17 @@ extern "C" int64_t retention(
             (sketch::ceil_div(D, TD) * (sketch::ceil_div(N, T) * 2 + 5) + D * D *
             sketch::ceil_div(N, T))));
         // Scratch memory of each thread.
+        const sketch::keeping q_panels_keeping(H * sketch::ceil_div(D, TD) > threads, sizeof(float),
+            sketch::ceil_div(N, T), D, T + 16);
+        const sketch::keeping k_panels_keeping(H * sketch::ceil_div(D, TD) > threads, sizeof(float),
+            sketch::ceil_div(N, T), D, T + 64);
         sketch::arena arena;
         const int64_t state_place = arena.add(sizeof(float), {D, TD});
         const int64_t block_place = arena.add(sizeof(float), {D, TD});
         const int64_t q_mul_place = arena.add(sizeof(float), {T, D});
         const int64_t k_mul_place = arena.add(sizeof(float), {T, D});
-        const int64_t q_panels_place = arena.add(sizeof(float), {std::min<int64_t>(D, 256), T +
-            16});
-        const int64_t k_panels_place = arena.add(sizeof(float), {std::min<int64_t>(D, 256), T +
-            64});
+        const int64_t q_panels_place = arena.add(sizeof(float), {q_panels_keeping.elements()});
+        const int64_t k_panels_place = arena.add(sizeof(float), {k_panels_keeping.elements()});
         const int64_t scores_where_panels_place = arena.add(sizeof(float), {std::min<int64_t>(T,
             256), T + 16});
         const int64_t v_panels_place = arena.add(sizeof(float), {std::min<int64_t>(T, 256), TD +
@@ -78,8 +82,10 @@ extern "C" int64_t retention(
             float *const __restrict k_mul = arena.at<float>(k_mul_place, omp_get_thread_num());
             float *const __restrict q_panels = arena.at<float>(q_panels_place,
                 omp_get_thread_num());
+            const sketch::kept_panels<float> q_panels_kept(q_panels, q_panels_keeping);
             float *const __restrict k_panels = arena.at<float>(k_panels_place,
                 omp_get_thread_num());
+            const sketch::kept_panels<float> k_panels_kept(k_panels, k_panels_keeping);
             float *const __restrict scores_where_panels = arena.at<float>(scores_where_panels_place,
                 omp_get_thread_num());
             float *const __restrict v_panels = arena.at<float>(v_panels_place,
@@ -142,7 +148,8 @@ extern "C" int64_t retention(
                             sketch::matrix<const float>{Q + D * N * h + D * T * i, D, 1},
                             sketch::matrix<const float>{K + D * N * h + D * T * i, 1, D},
                             sketch::matrix<float>{scores, T, 1},
-                            q_panels, k_panels);
+                            q_panels_kept.at(i),
+                            k_panels_kept.at(i));
                         for (int64_t row = 0; row < T; ++row) {
                             // mul(rate, max(query - key, 0), weight)
                             // exp2(weight, weight)
@@ -205,14 +212,16 @@ extern "C" int64_t retention(
                             sketch::matrix<const float>{scores_where, T, 1},
                             sketch::matrix<const float>{V + D * N * h + D * T * i + TD * j, D, 1},
                             sketch::matrix<float>{y, TD, 1},
-                            scores_where_panels, v_panels);
+                            {scores_where_panels},
+                            {v_panels});
                         // gemm(q, state, y, precision="tf32x3")
                         sketch::multiply(
                             std::min<int64_t>(T, N - i * T), std::min<int64_t>(TD, D - j * TD), D,
                             sketch::matrix<const float>{q_mul, D, 1},
                             sketch::matrix<const float>{state, TD, 1},
                             sketch::matrix<float>{y, TD, 1},
-                            q_mul_panels, state_panels);
+                            {q_mul_panels},
+                            {state_panels});
                         for (int64_t row = 0; row < std::min<int64_t>(T, N - i * T); ++row) {
                             // store(y -> Y[h, i*T:(i+1)*T, j*TD:(j+1)*TD])
                             const float *const y_row_2 = y + row * TD;
@@ -252,7 +261,8 @@ extern "C" int64_t retention(
                             sketch::matrix<const float>{k_mul, 1, D},
                             sketch::matrix<const float>{V + D * N * h + D * T * i + TD * j, D, 1},
                             sketch::matrix<float>{block, TD, 1},
-                            k_mul_panels, v_panels_2);
+                            {k_mul_panels},
+                            {v_panels_2});
                         // mul(rate, rows, kept)
                         const float kept = rate_log2 * static_cast<float>(rows);
                         // exp2(kept, kept)

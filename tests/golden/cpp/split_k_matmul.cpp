@@ -7,13 +7,15 @@
 #include <cstring>
 #include <initializer_list>
 #include <limits>
+#include <new>
 #include <type_traits>
 #include <utility>
 #include <omp.h>
 
 // The library: arena, least_shared_work, threads_for, floor_div, ceil_div, half, max, min,
 // matrix, vector_bytes, blocking, widened, transpose, line_of, pack_squares, pack,
-// multiply_block, multiply, atomic_update, atomic_add, natural, too_large.
+// multiply_block, multiply_panels, packed_from, panels, multiply, atomic_update, atomic_add,
+// natural, too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -91,7 +93,8 @@ extern "C" int64_t split_k_matmul(
                                 sketch::matrix<const float>{A + K * TM * i + k, K, 1},
                                 sketch::matrix<const float>{B + N * k + TN * j, N, 1},
                                 sketch::matrix<float>{c, TN, 1},
-                                a_panels, b_panels);
+                                {a_panels},
+                                {b_panels});
                         }
                         for (int64_t row = 0; row < std::min<int64_t>(TM, M - i * TM); ++row) {
                             // atomic_add(c -> C[i*TM:(i+1)*TM, j*TN:(j+1)*TN])

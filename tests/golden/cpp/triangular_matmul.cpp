@@ -7,13 +7,14 @@
 #include <cstring>
 #include <initializer_list>
 #include <limits>
+#include <new>
 #include <type_traits>
 #include <utility>
 #include <omp.h>
 
 // The library: arena, least_shared_work, threads_for, floor_div, ceil_div, half, max, min,
 // matrix, vector_bytes, blocking, widened, transpose, line_of, pack_squares, pack,
-// multiply_block, multiply, too_large.
+// multiply_block, multiply_panels, packed_from, panels, multiply, too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:
@@ -106,7 +107,8 @@ extern "C" int64_t triangular_matmul(
                                 sketch::matrix<const float>{x, T, 1},
                                 sketch::matrix<const float>{y, T, 1},
                                 sketch::matrix<float>{c, T, 1},
-                                x_panels, y_panels);
+                                {x_panels},
+                                {y_panels});
                         }
                         for (int64_t row = 0; row < std::min<int64_t>(T, N - i * T); ++row) {
                             // store(c -> C[i*T:(i+1)*T, j*T:(j+1)*T], where=n[None, :] <= m[:, None])
