@@ -13,6 +13,7 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import evaluate
 from sketchc.lowering.aims import Aims
+from sketchc.lowering.cost.predict import sized_values
 from sketchc.lowering.crowding import crowding
 from sketchc.lowering.launches import warps_of
 from sketchc.lowering.passes.descent import Choice, Descent, excess, open_options, placed
@@ -96,6 +97,8 @@ class ChooseConstants:
         sketch, _ = infer_domains(plan.sketch)  # which lanes are valid counts, too
         mapped = MapGrid().run(attrs.evolve(plan, sketch=sketch))
         options = open_options(mapped, self.free_options)
+        domains = _no_longer_than_axes(sketch, self.sizes or {}, domains)
+        start = {name: min(value, domains[name][-1]) for name, value in start.items()}
         walk_from = {**start, **(points[0] if points else {})}
         descent = Descent(mapped, self.sizes or {}, domains, options, points)
         found = descent.from_point(walk_from)
@@ -145,6 +148,28 @@ def _domains(plan: Plan, names: list[str]) -> dict[str, tuple[int, ...]]:
         widest = max(found, key=lambda name: len(found[name]))
         found[widest] = found[widest][::2]
     return found
+
+
+def _no_longer_than_axes(
+    sketch: ir.Sketch, sizes: Mapping[str, int], domains: Mapping[str, tuple[int, ...]]
+) -> dict[str, tuple[int, ...]]:
+    """The candidates without those of blocks that are twice as long as all that they divide: such
+    a block has the programs and the valid lanes of a shorter one. (Step by step, the walk would not
+    get there: each step gains too little to be trusted.)"""
+    values = sized_values(sketch, sizes)
+    longest: dict[str, int] = {}
+    for loop in walk.in_phases(sketch.phases):
+        match loop:
+            case ir.For(stop=ir.Binary("cdiv", extent, ir.Ref(name))) if (
+                name in domains and {each.name for each in walk.references(extent)} <= values.keys()
+            ):
+                longest[name] = max(longest.get(name, 1), int(evaluate(extent, values)))
+    return {
+        name: tuple(
+            value for value in domain if value < 2 * longest.get(name, value) or value == domain[0]
+        )
+        for name, domain in domains.items()
+    }
 
 
 def _plan_cost(plan: Plan) -> float:
