@@ -166,6 +166,14 @@ def test_what_cannot_be_proved_is_not_chosen(monkeypatch: pytest.MonkeyPatch) ->
     assert chosen(planned(text, sizes)) == chosen(planned(text, None))
 
 
+@pytest.mark.parametrize("depth", [1, 64, 65, 127, 128, 256])
+def test_a_block_is_no_longer_than_the_axis_needs(depth: int) -> None:
+    """The second launch has no product, and its block of D no other reason to be short."""
+    text = (EXAMPLES.parent / "benchmarks" / "decoder" / "decode_attention.sketch").read_text()
+    sizes = {"B": 1, "HK": 8, "GROUP": 2, "N": 2048, "D": depth}
+    assert chosen(planned(text, sizes))["D_BLOCK"] < 2 * depth
+
+
 def test_sizes_of_no_symbol_are_refused() -> None:
     with pytest.raises(UsageError, match="Q"):
         planned(example("matmul"), {"Q": 3})
