@@ -75,10 +75,10 @@ def avg_pool3d_kernel(
                             + tw_lanes[None, :] * stride,
                         ),
                         mask=tl.trans(
-                            (th_lanes[:, None] >= floor_quotient(-h - 1, stride) + 1)
-                            & (th_lanes[:, None] < floor_quotient(H - h - 1, stride) + 1)
-                            & (tw_lanes[None, :] >= floor_quotient(-w - 1, stride) + 1)
-                            & (tw_lanes[None, :] < floor_quotient(W - w - 1, stride) + 1),
+                            (th_lanes[:, None] * stride > -h - 1)
+                            & (th_lanes[:, None] * stride <= H - h - 1)
+                            & (tw_lanes[None, :] * stride > -w - 1)
+                            & (tw_lanes[None, :] * stride <= W - w - 1),
                         ),
                         other=0.0,
                     ),

@@ -26,8 +26,8 @@ def conv2d_kernel(
     W,
     O_,
     CG,
-    KH,
-    KW,
+    KH: tl.constexpr,
+    KW: tl.constexpr,
     OG,
     OH,
     OW,
@@ -47,8 +47,6 @@ def conv2d_kernel(
     W = tl.cast(W, INDEX)
     O_ = tl.cast(O_, INDEX)
     CG = tl.cast(CG, INDEX)
-    KH = tl.cast(KH, INDEX)
-    KW = tl.cast(KW, INDEX)
     OG = tl.cast(OG, INDEX)
     OH = tl.cast(OH, INDEX)
     OW = tl.cast(OW, INDEX)
