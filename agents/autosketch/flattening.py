@@ -52,11 +52,33 @@ class Flattener:
             if found is None:
                 break
             phase = found
+        phase = self.in_steps(phase)
         for group in () if phase.fold is None else phase.fold.groups:
             if len(group) > 1:
                 phase = self.counted(phase, group)
         plane = _plane(phase) if planes else ()
         return phase if len(plane) < 2 else self.counted(phase, plane)
+
+    def in_steps(self, phase: Phase) -> Phase:
+        """The phase with a view of its target that has an axis for each digit of a subscript, where
+        the upper digit is an axis of the fold and the lower one of the rows: that the steps of two
+        programs never meet is proved of axes."""
+        folded = () if phase.fold is None else itertools.chain.from_iterable(phase.fold.groups)
+        pairs = [(upper, lower) for upper in folded for lower in phase.rows]
+        shape: list[ir.Expr] = []
+        place: list[ir.Expr] = []
+        for subscript, extent in zip(phase.place, self.shapes[phase.target], strict=True):
+            pair = next((p for p in pairs if symbolic.equal(subscript, joined_number(p))), ())
+            parts = tuple(axis.extent for axis in pair)
+            if not pair or not symbolic.equal(_product(*parts), extent):
+                pair, parts = (), (extent,)
+            place += [axis.ref for axis in pair] or [subscript]
+            shape += parts
+        if len(place) == len(phase.place):
+            return phase
+        return attrs.evolve(
+            phase, target=self.view_as(phase.target, tuple(shape)), place=tuple(place)
+        )
 
     def joinable(self, phase: Phase, first: Axis, second: Axis) -> bool:
         """Whether all accesses have the two axes side by side, as one axis of a view needs it."""

@@ -38,15 +38,20 @@ def along_last(statement: ir.Load | ir.Store, scope: Scope) -> bool:
     shape = scope.shape(statement.tile)
     if not scope.dialect.launch_options or len(shape) != 2 or Code("1") in shape:
         return False
-    match statement.access.subscripts[-1]:
+    subscripts = list(statement.access.subscripts)
+    while subscripts and isinstance(subscripts[-1], ir.ScalarSubscript):
+        subscripts.pop()
+    # Between the elements of one subscript are those of the ones behind it, which do not vary.
+    apart = len(subscripts) < len(statement.access.subscripts)
+    match subscripts[-1]:
         case ir.SliceSubscript(step=step):
-            return step != ir.Literal(1)
+            return apart or step != ir.Literal(1)
         case ir.IndexSubscript(value, axis=None):
             runs = _Runs.of(scope, statement.access)
             first, last = (runs.along(value, axis, 2) for axis in (0, 1))
         case _:
             return False
-    if last is None or last.seen or (first is not None and first.seen):
+    if last is None or (last.seen and not apart) or (first is not None and first.seen):
         return False
     return first is None or last.lanes > first.lanes
 

@@ -140,7 +140,9 @@ class _Window:
         """The axes along which a transposed convolution's taps depend on the phase of a place: some
         tap has an element at each phase, since stride and dilation have no common factor."""
         pairs = enumerate(zip(self.stride, self.dilation, strict=True))
-        return tuple(n for n, (stride, step) in pairs if stride > 1 and math.gcd(stride, step) == 1)
+        apart = [n for n, (stride, step) in pairs if stride > 1 and math.gcd(stride, step) == 1]
+        # Of one tap, the phase is that of the window alone, and no axis of a product's programs.
+        return tuple(n for n in apart if symbolic.constant_value(self.taps(n)) != 1)
 
     def taps(self, axis: int) -> ir.Expr:
         """The most taps that places of one phase have along an axis."""
