@@ -276,8 +276,9 @@ def _read(
 
 def _beside(mask: Code, statement: ir.Load | ir.Store, scope: Scope) -> Code:
     """The mask of an access that is turned."""
-    reads = isinstance(statement, ir.Load) and statement.pad is not None
-    lanes = statement.read if reads else statement.domain
+    lanes = statement.domain
+    if isinstance(statement, ir.Load) and statement.pad is not None:
+        lanes = statement.read
     bounded = conditions(lanes, statement.tile, scope)
     scalar = not bounded and not any(index_shape(guard, scope) for guard in statement.guards)
     return turned(mask, scalar, statement.tile, scope)

@@ -266,7 +266,7 @@ def _spread(
         tap = inner
         if axis in phases:
             first, at = window.first_tap(axis, left.pop(0))
-            moved = ir.Binary("+", linear((own, 1), (inner, -dilation)), at)
+            moved: ir.Expr = ir.Binary("+", linear((own, 1), (inner, -dilation)), at)
             tap = (
                 first if inner == ir.Literal(0) else ir.Binary("+", first, linear((inner, stride)))
             )
