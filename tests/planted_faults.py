@@ -110,7 +110,7 @@ BORDERS = {
 BRANCHES = {
     "the other mode": Fault("avg_pool1d", "div(y, kernel_size, y)", "div(y, kernel_size + 1, y)"),
     "the mask": Fault("causal_attention", "add(scores, mask, scores)", "sub(scores, mask, scores)"),
-    "the bias": Fault("conv2d", "add(y, bias, y)", "sub(y, bias, y)"),
+    "the bias": Fault("conv2d", "add(y, bias[:, None], y)", "sub(y, bias[:, None], y)"),
     "another eps": Fault("group_norm", "add(variance, eps,", "add(variance, 1e-3,"),
     "no eps": Fault("layer_norm", "add(variance, eps,", "add(variance, 0.0,"),
     "no dilation": Fault("conv2d", "(k%KW*dilation)", "(k%KW)"),

@@ -59,16 +59,19 @@ _signature = partial(read_signature, windows=False, copied=True)
 _FEW = (2, 3)
 
 
-def design(task: TaskClient, stage: str = "sketch", *, doubles: bool = True) -> str:
-    """The sketch of a task, or an earlier stage as text; `doubles`: for a target that has f64.
+def design(
+    task: TaskClient, stage: str = "sketch", *, doubles: bool = True, planes: bool = False
+) -> str:
+    """The sketch of a task, or an earlier stage as text; `doubles`: for a target that has f64;
+    `planes`: for one on which lanes along all axes of an image cost no more than along one.
 
     Raises `TaskFailure` where the task cannot be traced, and `UsageError` that names the operations
     for which there is no form.
     """
-    return next(designs(task, stage, doubles=doubles)).text
+    return next(designs(task, stage, doubles=doubles, planes=planes)).text
 
 
-def designs(task: TaskClient, stage: str, *, doubles: bool) -> Iterator[Design]:
+def designs(task: TaskClient, stage: str, *, doubles: bool, planes: bool) -> Iterator[Design]:
     """Designs, the most general first: for all sizes that may vary (with `stage` "program", as a
     program where that is shorter, and then as one sketch); then, where the task runs other
     operations at other sizes, with some symbols fixed; then for the task's own sizes. Raises what
@@ -79,7 +82,7 @@ def designs(task: TaskClient, stage: str, *, doubles: bool) -> Iterator[Design]:
     try:
         signature = _signature(task, name)
         symbols = len(signature.groups)
-        yield from map(Design, _texts(signature, stage, doubles))
+        yield from map(Design, _texts(signature, stage, doubles, planes))
         held = "the sketch for all sizes does not pass"
     except NoFormError:
         raise
@@ -88,7 +91,7 @@ def designs(task: TaskClient, stage: str, *, doubles: bool) -> Iterator[Design]:
     for varies in _fewer(symbols, first):
         with suppress(UsageError):
             signature = _signature(task, name, varies=varies)
-            for text in _texts(signature, stage, doubles):
+            for text in _texts(signature, stage, doubles, planes):
                 first = None
                 yield Design(text, held)
     if first is not None:
@@ -116,27 +119,27 @@ def _fewer(symbols: int | None, error: UsageError | None) -> Iterator[Callable[[
         yield lambda _: False
 
 
-def _texts(signature: Signature, stage: str, doubles: bool) -> Iterator[str]:
+def _texts(signature: Signature, stage: str, doubles: bool, planes: bool) -> Iterator[str]:
     """The text of the stage with forward's numbers as params, where that is possible, and then with
     the task's own numbers as constants."""
     if params_of(signature):
         with suppress(UsageError):
             traces = read_traces(signature, numbers=True)
             if traces.params:
-                yield from _designed(traces, stage, doubles)
-    yield from _designed(read_traces(signature), stage, doubles)
+                yield from _designed(traces, stage, doubles, planes)
+    yield from _designed(read_traces(signature), stage, doubles, planes)
 
 
 def followed_numbers(task: TaskClient) -> Collection[int]:
     """The positions of those of forward's numbers that are params of the sketch of a task."""
     with suppress(UsageError):
         traces = read_traces(_signature(task, "followed"), numbers=True)
-        next(_designed(traces, "sketch", True))
+        next(_designed(traces, "sketch", doubles=True, planes=False))
         return traces.params.keys()
     return ()
 
 
-def _designed(traces: Traces, stage: str, doubles: bool) -> Iterator[str]:
+def _designed(traces: Traces, stage: str, doubles: bool, planes: bool) -> Iterator[str]:
     """The text of the stage. That of "program" is followed by the single sketch, which is the only
     one where a program would not be shorter."""
     name = traces.signature.sketch.name
@@ -151,9 +154,9 @@ def _designed(traces: Traces, stage: str, doubles: bool) -> Iterator[str]:
     symbols, groups = traces.signature.sketch.symbols, traces.signature.groups
     named = [(symbol.name, group) for symbol, group in zip(symbols, groups, strict=True)]
     sizes = {name: group.size for name, group in named}
-    phases = build_phases(loops, sizes)
+    phases = build_phases(loops, sizes, planes)
     if unnamed := phases.unnamed():
-        phases = build_phases(build_loops(traces.graph(unnamed)), sizes)
+        phases = build_phases(build_loops(traces.graph(unnamed)), sizes, planes)
     if stage == "phases":
         yield _text(phases)
         return
@@ -176,6 +179,13 @@ def has_f64(target: str) -> bool:
     return "f64" in load_target(target).capabilities.dtypes
 
 
+def has_planes(target: str) -> bool:
+    """Whether a target's kernels hold index tiles in registers of threads, which find the row and
+    the column of a lane once, and load from any place."""
+    capabilities = load_target(target).capabilities
+    return capabilities.loops is None and bool(capabilities.launch_options)
+
+
 class BuiltinDesigner:
     """The agent "autosketch"; its outcome is "designed" or "gave_up"."""
 
@@ -187,7 +197,8 @@ class BuiltinDesigner:
         if not isinstance(task, TaskClient):
             raise InternalError("the built-in Designer needs a task that can be traced")
         try:
-            for found in designs(task, "program", doubles=has_f64(context.target)):
+            doubles, planes = has_f64(context.target), has_planes(context.target)
+            for found in designs(task, "program", doubles=doubles, planes=planes):
                 turn = self._tried(found, state, context)
                 if turn.outcome == "designed":
                     break

@@ -18,6 +18,7 @@ from sketchc.agents.autosketch.loops import (
     simplified,
 )
 from sketchc.agents.autosketch.phase import Digits, Phase, Product
+from sketchc.agents.autosketch.windows import windows
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 from sketchc.ir.walk import free_name, names, substitute
@@ -33,9 +34,10 @@ class Flattener:
         self.views: dict[str, str] = {}
         self.fixed: set[str] = set()
 
-    def flattened(self, phase: Phase) -> Phase:
+    def flattened(self, phase: Phase, planes: bool) -> Phase:
         """The phase with neighbouring axes merged where every access allows it, by views of the
-        tensors in which they are one axis."""
+        tensors in which they are one axis. `planes`: the axes along which windows move are digits
+        of one, too."""
         phase = phase.changed(lambda own: own, self.undivided)
         while True:
             pairs = [pair for group in phase.groups for pair in itertools.pairwise(group)]
@@ -50,24 +52,40 @@ class Flattener:
             if found is None:
                 break
             phase = found
+        phase = self.in_steps(phase)
         for group in () if phase.fold is None else phase.fold.groups:
             if len(group) > 1:
                 phase = self.counted(phase, group)
-        return phase
+        plane = _plane(phase) if planes else ()
+        return phase if len(plane) < 2 else self.counted(phase, plane)
 
-    def accesses(self, phase: Phase) -> Iterator[tuple[str, Index]]:
-        """All tensors and views that a phase accesses, each with the index."""
-        yield phase.target, phase.place
-        for scalar in phase.scalars():
-            for element in elements(scalar):
-                yield element.source, element.index
+    def in_steps(self, phase: Phase) -> Phase:
+        """The phase with a view of its target that has an axis for each digit of a subscript, where
+        the upper digit is an axis of the fold and the lower one of the rows: that the steps of two
+        programs never meet is proved of axes."""
+        folded = () if phase.fold is None else itertools.chain.from_iterable(phase.fold.groups)
+        pairs = [(upper, lower) for upper in folded for lower in phase.rows]
+        shape: list[ir.Expr] = []
+        place: list[ir.Expr] = []
+        for subscript, extent in zip(phase.place, self.shapes[phase.target], strict=True):
+            pair = next((p for p in pairs if symbolic.equal(subscript, joined_number(p))), ())
+            parts = tuple(axis.extent for axis in pair)
+            if not pair or not symbolic.equal(_product(*parts), extent):
+                pair, parts = (), (extent,)
+            place += [axis.ref for axis in pair] or [subscript]
+            shape += parts
+        if len(place) == len(phase.place):
+            return phase
+        return attrs.evolve(
+            phase, target=self.view_as(phase.target, tuple(shape)), place=tuple(place)
+        )
 
     def joinable(self, phase: Phase, first: Axis, second: Axis) -> bool:
         """Whether all accesses have the two axes side by side, as one axis of a view needs it."""
         pair = {first.name, second.name}
         if pair & _besides(phase):
             return False
-        for source, index in self.accesses(phase):
+        for source, index in accesses(phase):
             held = [n for n, each in enumerate(index) if names(each) & pair]
             if not held:
                 continue
@@ -105,7 +123,7 @@ class Flattener:
             return each
 
         changed = phase.changed(lambda own: own, element)
-        differs = [*self.accesses(changed)] != [*self.accesses(phase)]
+        differs = [*accesses(changed)] != [*accesses(phase)]
         return changed if differs and self.joinable(changed, first, second) else None
 
     def cut(self, phase: Phase, first: Axis, second: Axis) -> Phase | None:
@@ -113,7 +131,7 @@ class Flattener:
         `c//42`; None where the lower axis is not joinable with `second` then."""
         found = {
             (symbolic.simplify(extent), subscript.right)
-            for source, index in self.accesses(phase)
+            for source, index in accesses(phase)
             for subscript, extent in zip(index, self.shapes.get(source, ()), strict=False)
             if isinstance(subscript, ir.Binary)
             and (subscript.operator, subscript.left) == ("//", first.ref)
@@ -158,15 +176,17 @@ class Flattener:
         return phase.changed(axes, element)
 
     def counted(self, phase: Phase, group: tuple[Axis, ...]) -> Phase:
-        """The phase with the axes of `group` replaced by one axis whose digits they are; an access
-        that has them side by side becomes an access of a view by that axis."""
+        """The phase with the axes of `group`, of the fold or the last of the rows, replaced by one
+        axis whose digits they are; an access that has them side by side becomes an access of a view
+        by that axis."""
         joint, digits = counter(group)
 
         def axes(own: tuple[Axis, ...]) -> tuple[Axis, ...]:
-            return (joint,) if own == group else own
+            return (*own[: -len(group)], joint) if own[-len(group) :] == group else own
 
         changed = phase.changed(axes, lambda each: self.viewed(each, group, joint))
-        assert isinstance(changed.fold, Product)
+        if not isinstance(changed.fold, Product):
+            return attrs.evolve(changed, digits=digits)
         held = {**changed.fold.digits, joint.name: digits}
         return attrs.evolve(changed, fold=attrs.evolve(changed.fold, digits=held))
 
@@ -223,6 +243,27 @@ class Flattener:
         name = free_name(f"{base}_FLAT", self.shapes)
         self.shapes[name], self.views[name] = shape, base
         return name
+
+
+def accesses(phase: Phase) -> Iterator[tuple[str, Index]]:
+    """All tensors and views that a phase accesses, each with the index."""
+    yield phase.target, phase.place
+    for scalar in phase.scalars():
+        for element in elements(scalar):
+            yield element.source, element.index
+
+
+def _plane(phase: Phase) -> tuple[Axis, ...]:
+    """The last axes of the rows along which windows move, where rows reduce windows alone: lanes
+    along one of these would be few in a small image, and its edges few in a large one."""
+    moving = windows(phase)
+    over = [axis for each in phase.passes for axis in each.over]
+    if phase.fold is not None or not over or not all(axis.name in moving for axis in over):
+        return ()
+    subscripts = [names(each) for _, index in accesses(phase) for each in index]
+    moved = set[str]().union(*(used for used in subscripts if used & moving))
+    behind = itertools.takewhile(lambda axis: axis.name in moved, reversed(phase.rows))
+    return tuple(behind)[::-1]
 
 
 def _besides(phase: Phase) -> set[str]:

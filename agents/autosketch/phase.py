@@ -272,7 +272,8 @@ Fold: TypeAlias = Product | Attention | Running | Chosen | Ranked | Scattered
 class Phase:
     """`result` at each index of rows and columns, and of the axes of `fold`, goes to `target`, at
     the index `place`. `fold`: what is computed for many elements at once; there are no passes and
-    columns then. `step`: the loop of the host that the phase is part of."""
+    columns then. `step`: the loop of the host that the phase is part of. `digits`: the axes that
+    the last of the rows runs through, where it is a joint one."""
 
     target: str
     dtype: DType
@@ -283,6 +284,7 @@ class Phase:
     result: Scalar
     fold: Fold | None = None
     step: Axis | None = None
+    digits: Digits = ()
 
     def scalars(self) -> tuple[Scalar, ...]:
         """The scalars computed: those of the passes, of the fold, and the result."""
@@ -313,6 +315,7 @@ class Phase:
             mapped(self.result, element),
             fold,
             self.step,
+            self.digits,
         )
 
 

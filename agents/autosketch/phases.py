@@ -17,6 +17,7 @@ import attrs
 from sketchc.agents.autosketch.epilogues import with_epilogues, with_held
 from sketchc.agents.autosketch.flattening import (
     Flattener,
+    accesses,
     counter,
     is_plain,
     is_whole,
@@ -84,9 +85,10 @@ _NOUNS = ("PARTIAL", "INTERIM", "STATES")
 _NAMES = {"sum": "total", "prod": "product", "max": "largest", "min": "smallest"}
 
 
-def build_phases(loops: Loops, sizes: Mapping[str, int]) -> Phases:
-    """Decide what is computed together; `sizes`: of the symbols, in the task's own inputs. Raises
-    `UsageError` where an element takes too many operations."""
+def build_phases(loops: Loops, sizes: Mapping[str, int], planes: bool = False) -> Phases:
+    """Decide what is computed together; `sizes`: of the symbols, in the task's own inputs;
+    `planes`: as for `designer.design`. Raises `UsageError` where an element takes too many
+    operations."""
     loops = with_held(with_shifted_means(with_epilogues(without_repeats(loops))))
     _fits(loops)
     loops, kept = with_partial_results(loops, sizes)
@@ -100,7 +102,7 @@ def build_phases(loops: Loops, sizes: Mapping[str, int]) -> Phases:
         if builder.held.keys() <= kept:
             break
         kept |= builder.held.keys()
-    return builder.phases()
+    return builder.phases(planes)
 
 
 def _fits(loops: Loops) -> None:
@@ -162,13 +164,13 @@ class Builder:
         #: the loop of the host whose phases are being made
         self.step: Axis | None = None
 
-    def phases(self) -> Phases:
-        """The phases found, with merged axes, and the workspaces and views that they use, numbered
-        in the order in which phases write them."""
-        flat = tuple(along_columns(self.flat.flattened(phase)) for phase in self.found)
+    def phases(self, planes: bool) -> Phases:
+        """The phases found, with merged axes (`planes`: as for `Flattener.flattened`), and the
+        workspaces and views that they use, numbered in the order in which phases write them."""
+        flat = tuple(along_columns(self.flat.flattened(phase, planes)) for phase in self.found)
         views, used = self.flat.views, self.numbered()
         taken = {used[n]: extents for n, extents in self.shapes.items() if n not in views}
-        accessed = {source for phase in flat for source, _ in self.flat.accesses(phase)}
+        accessed = {source for phase in flat for source, _ in accesses(phase)}
         kept = [view for view in views if view in accessed]
         for view in kept:
             used[view] = free_name(f"{used[views[view]]}_FLAT", taken)

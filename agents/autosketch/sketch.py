@@ -37,9 +37,11 @@ _SIZES = {
     "TH": "[32, 64]",
 }
 
-#: Where lanes have digits, or places are data: each point of the tuning space is proved, and that
-#: takes long there.
+#: Where places are data: each point of the tuning space is proved, and that takes long there.
 _FEWER_SIZES = {"TM": "[32, 64]", "TN": "[32, 64]", "TK": "[16, 32]"}
+
+#: Where the terms of a product have digits, lanes along them take many registers for their indices.
+_FEWER_TERMS = {"TK": "[16, 32]"}
 
 
 @attrs.frozen
@@ -61,8 +63,11 @@ def tile_sizes(written: Sequence[Written]) -> str:
     """The declaration of the tile sizes that these phases tune, empty where there are none."""
     sizes = [size for size in _SIZES if any(size in each.sizes for each in written)]
     folds = [each.phase.fold for each in written]
-    slow = any(isinstance(f, Ranked) or (isinstance(f, Product) and f.digits) for f in folds)
-    tuned = _SIZES | _FEWER_SIZES if slow else _SIZES
+    tuned = _SIZES
+    if any(isinstance(fold, Ranked) for fold in folds):
+        tuned = _SIZES | _FEWER_SIZES
+    elif any(isinstance(fold, Product) and fold.digits for fold in folds):
+        tuned = _SIZES | _FEWER_TERMS
     listed = ", ".join(f"{size} in {tuned[size]}" for size in sizes)
     return f"constexpr: {listed};" if listed else ""
 

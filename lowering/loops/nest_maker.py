@@ -22,6 +22,7 @@ import attrs
 from sketchc.base.diagnostics import InternalError
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
+from sketchc.ir import symbolic
 from sketchc.ir.show import show
 from sketchc.ir.symbolic import constant_value
 from sketchc.ir.walk import laid_out, map_tiles, operand_dtype
@@ -169,7 +170,7 @@ def _meet(shape: Shape, other: Shape) -> Shape:
     shift = len(extents) - len(other[0])
     for axis, (extent, lanes) in enumerate(zip(*other, strict=True), start=shift):
         if constant_value(extent) != 1 or constant_value(extents[axis]) == 1:
-            result[axis] = result[axis].meet(lanes)
+            result[axis] = symbolic.meet(result[axis], lanes)
     return extents, tuple(result)
 
 
@@ -386,7 +387,8 @@ def _product(made: Operation) -> list[Nest]:
         found.append(maker.move(lanes, total, maker.tile_read(tile, lanes.loops)))
     trans_a, trans_b = (bool(statement.attributes.get(f"trans_{side}")) for side in "ab")
     (left, left_domain), (_, right_domain) = made.shape(0), made.shape(1)
-    inner, valid = left[not trans_a], left_domain[not trans_a].meet(right_domain[trans_b])
+    valid = symbolic.meet(left_domain[not trans_a], right_domain[trans_b])
+    inner = left[not trans_a]
     found.append(
         Nest(
             Kind.CALL,

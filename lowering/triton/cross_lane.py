@@ -12,6 +12,7 @@ import attrs
 from sketchc.base.diagnostics import InternalError
 from sketchc.base.types import DType, promote
 from sketchc.ir import nodes as ir
+from sketchc.ir import symbolic
 from sketchc.ir.walk import operand_dtype
 from sketchc.lowering.plan import PhysicalExtent
 from sketchc.lowering.precedence import PYTHON, Code, parenthesised
@@ -163,7 +164,7 @@ def _deep(
     assert isinstance(other, ir.TileOperand)
     own = operand.domain[depths[index]] if operand.domain else ir.FULL
     beside = other.domain[depths[1 - index]] if other.domain else ir.FULL
-    both = own.meet(beside)
+    both = symbolic.meet(own, beside)
     domain = list(operand.domain or (ir.FULL, ir.FULL))
     domain[depths[index]] = both
     return attrs.evolve(operand, domain=tuple(domain)), not neutral or both != own
@@ -479,7 +480,7 @@ def _mask(values: ir.Operand, numbers: ir.Operand, axis: int, scope: Scope) -> C
         is_literal(extents[place], 1) and extents[place] != planned.extents[axis]
     )
     if own and not repeats:
-        domain[axis] = domain[axis].meet(own[place])
+        domain[axis] = symbolic.meet(domain[axis], own[place])
     return conjunction(conditions(tuple(domain), values.tile, scope, (axis,)))
 
 

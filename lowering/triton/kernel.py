@@ -37,7 +37,7 @@ from sketchc.lowering.triton.dialect import Dialect
 from sketchc.lowering.triton.hazards import Hazards
 from sketchc.lowering.triton.memory import atomic, fetch, load, store
 from sketchc.lowering.triton.scope import Scope, index_shape, kernel_expression
-from sketchc.lowering.triton.tuning import unrolled
+from sketchc.lowering.triton.tuning import divisors, unrolled
 from sketchc.lowering.triton.values import fill_code, full
 
 
@@ -417,9 +417,10 @@ def _decorator(scope: Scope, scalars: list[str]) -> list[str]:
 
 
 def _parameters(
-    scope: Scope, scalars: list[str], in_memory: Container[str]
+    scope: Scope, scalars: list[str], in_memory: Container[str], compiled: Container[str]
 ) -> Iterator[tuple[str, str]]:
-    """The parameters as they are declared, each with what a launch passes."""
+    """The parameters as they are declared, each with what a launch passes; code is compiled for the
+    values of the scalars in `compiled`."""
     sketch, names = scope.plan.sketch, scope.names
 
     def dense(tensor: str) -> str:
@@ -435,7 +436,8 @@ def _parameters(
         yield stride, f"0 if {one} else {dense(name)}.stride({axis})"
     for name in scalars:
         scalar = names[f"{name}_ptr"] if name in in_memory else names[name]
-        yield scalar, f"int({scalar})" if scope.dtypes[name] is DType.BOOL else scalar
+        declared = f"{scalar}: tl.constexpr" if name in compiled else scalar
+        yield declared, f"int({scalar})" if scope.dtypes[name] is DType.BOOL else scalar
     known = [
         names[constant.name] for constant in sketch.constants if constant.name in scope.scalars
     ]
@@ -461,11 +463,13 @@ def _assemble(
     floats = [name for name in scalars if scope.dtypes[name].is_float]
     in_memory = tuple(sorted(floats)) if scope.memory_scalars else ()
     name = names.fresh(f"{scope.phase.name}_kernel")
-    parameters = tuple(_parameters(scope, scalars, in_memory))
+    compiled = divisors(scope.phase) if scope.dialect.specialises else frozenset[str]()
+    parameters = tuple(_parameters(scope, scalars, in_memory, compiled))
     lines = [*_decorator(scope, scalars), f"def {name}("]
     lines += [f"    {parameter}," for parameter, _ in parameters]
     lines.append("):")
-    integers = [names[n] for n in scalars if scope.dtypes[n].is_integer]
+    varying = [name for name in scalars if name not in compiled]
+    integers = [names[n] for n in varying if scope.dtypes[n].is_integer]
     if guarded and integers:
         lines += ["    # Indices are as wide as the wrapper found necessary."]
         lines += [f"    {integer} = tl.cast({integer}, INDEX)" for integer in integers]

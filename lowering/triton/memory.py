@@ -24,6 +24,7 @@ from sketchc.ir.walk import is_plain
 from sketchc.lowering.precedence import PYTHON, Code, parenthesised
 from sketchc.lowering.python_host.expressions import is_literal
 from sketchc.lowering.triton.dialect import TL
+from sketchc.lowering.triton.lanes import along_last, turned
 from sketchc.lowering.triton.scope import (
     Scope,
     Shape,
@@ -255,7 +256,8 @@ def _read(
     block = _is_block(statement, mask, scope)
     block = block and not (scope.dialect.interval_masks and statement.pad is not None)
     address, mask = _addresses(statement, where, block, mask, scope)
-    arguments: list[Code | str] = [address]
+    across = old is None and along_last(statement, scope)
+    arguments: list[Code | str] = [turned(address, False, tile.name, scope) if across else address]
     # A fill that means the same in every type.
     plain = fill is None or fill in (0, 1) or (isinstance(fill, float) and math.isinf(fill))
     # Whether the access itself fills void lanes.
@@ -263,11 +265,23 @@ def _read(
     early = early and not (old is not None and scope.dialect.interval_masks)
     other = old if old is not None or fill is None else fill_code(fill, tile.dtype)
     if mask is not None and block:
-        arguments.append(f"mask={mask}")
+        arguments.append(f"mask={_beside(mask, statement, scope) if across else mask}")
         if early and other is not None:
             arguments.append(f"other={fill_code(fill or 0, tensor.dtype) if old is None else old}")
-    value = convert(loaded(arguments, tensor.dtype, scope), tensor.dtype, tile.dtype)
+    read = loaded(arguments, tensor.dtype, scope)
+    read = turned(read, False, tile.name, scope) if across else read
+    value = convert(read, tensor.dtype, tile.dtype)
     return value if early or other is None else chosen(mask, value, other)
+
+
+def _beside(mask: Code, statement: ir.Load | ir.Store, scope: Scope) -> Code:
+    """The mask of an access that is turned."""
+    lanes = statement.domain
+    if isinstance(statement, ir.Load) and statement.pad is not None:
+        lanes = statement.read
+    bounded = conditions(lanes, statement.tile, scope)
+    scalar = not bounded and not any(index_shape(guard, scope) for guard in statement.guards)
+    return turned(mask, scalar, statement.tile, scope)
 
 
 def loaded(arguments: list[Code | str], dtype: DType, scope: Scope) -> Code:
@@ -284,6 +298,9 @@ def store(statement: ir.Store, scope: Scope) -> Code:
     tensor = scope.plan.sketch.tensor(statement.access.tensor)
     tile = scope.tile(statement.tile)
     value = convert(Code(scope.names[tile.name]), tile.dtype, tensor.dtype)
+    if along_last(statement, scope):
+        address, value = (turned(each, False, tile.name, scope) for each in (address, value))
+        mask = None if mask is None else _beside(mask, statement, scope)
     arguments: list[Code | str] = [address, value]
     if mask is not None:
         arguments.append(f"mask={mask}")

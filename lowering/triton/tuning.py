@@ -4,10 +4,12 @@ never to an autotuner (LOWERING 13)."""
 from __future__ import annotations
 
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.ir.evaluate import known_value
 from sketchc.lowering.launches import (
     ELEMENTS_PER_WARP,
     LARGEST_WARPS,
+    contains_product,
     element_wise_warps,
     product_options,
     widest_tile,
@@ -17,6 +19,30 @@ from sketchc.lowering.python_host.expressions import Names
 
 #: Loops of more iterations are not unrolled: code grows with each.
 MOST_UNROLLED = 16
+
+
+def divisors(phase: PhasePlan) -> frozenset[str]:
+    """The symbols and params by which each iteration of a loop with a matrix product divides
+    indices, as convolutions do by the extents of a window and by their stride. Code is compiled for
+    their values: a division by a constant is a multiplication, others take some thirty instructions
+    for each lane."""
+    own = (ir.NameKind.SYMBOL, ir.NameKind.PARAM)
+    everything = walk.statements(phase.body)
+    bindings = {each.name: each.value for each in everything if isinstance(each, ir.Bind)}
+    found: set[str] = set()
+    for loop in walk.statements(phase.body):
+        if not (isinstance(loop, ir.For) and contains_product(loop)):
+            continue
+        expressions = (e for each in walk.statements(loop.body) for e in walk.expressions(each))
+        for part in (part for each in expressions for part in walk.parts(each)):
+            match part:
+                case ir.Binary("//" | "%", left, right) if walk.has_lanes(left, bindings):
+                    used = list(walk.references(right))
+                    if all(each.kind in own for each in used):
+                        found |= {each.name for each in used}
+                case _:
+                    pass
+    return frozenset(found)
 
 
 def iterations_of(plan: Plan, loop: ir.For) -> int | None:

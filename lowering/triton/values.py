@@ -10,7 +10,7 @@ import attrs
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
-from sketchc.ir.symbolic import constant_value
+from sketchc.ir.symbolic import conjuncts, constant_value
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.python_host.expressions import literal
 from sketchc.lowering.triton.dialect import TL
@@ -81,9 +81,41 @@ def conditions(
             # Said in two halves, it crashes compilers that see blocks of memory in masks.
             found.append(PYTHON.binary("<", lane, Code("0")))
             continue
-        found += [PYTHON.binary(">=", lane, kernel_expression(b, scope)) for b in part.lower]
-        found += [PYTHON.binary("<", lane, kernel_expression(b, scope)) for b in upper]
+        found += [_beside(lane, (">=", ">"), bound, scope) for bound in part.lower]
+        found += [_beside(lane, ("<", "<="), bound, scope) for bound in upper]
     return found
+
+
+def _beside(lane: Code, symbols: tuple[str, str], bound: ir.Expr, scope: Scope) -> Code:
+    """The comparison of a lane with a bound. A quotient plus 1, as slices with a step have it, is
+    not computed: lane < e//s + 1 is lane*s <= e for a positive s. (The address has lane*s, too.)"""
+    match bound:
+        case ir.Binary(
+            "+", ir.Binary("//", dividend, ir.Ref() | ir.Literal() as step), ir.Literal(1)
+        ):
+            if not scope.dialect.interval_masks and _positive(step, scope):
+                moved = PYTHON.binary("*", lane, kernel_expression(step, scope))
+                return PYTHON.binary(symbols[1], moved, kernel_expression(dividend, scope))
+        case _:
+            pass
+    return PYTHON.binary(symbols[0], lane, kernel_expression(bound, scope))
+
+
+def _positive(number: ir.Expr, scope: Scope) -> bool:
+    """Whether a number is at least 1, as it stands or since the wrapper requires it."""
+    known = constant_value(number)
+    if known is not None:
+        return known >= 1
+    required = (
+        part for require in scope.plan.sketch.requires for part in conjuncts(require.condition)
+    )
+    return any(
+        isinstance(part, ir.Binary)
+        and part.operator == ">="
+        and part.left == number
+        and (constant_value(part.right) or 0) >= 1
+        for part in required
+    )
 
 
 def _nothing_between(lower: Sequence[ir.Expr], upper: Sequence[ir.Expr]) -> bool:

@@ -155,13 +155,6 @@ class AxisDomain:
         """Whether every lane is valid."""
         return not self.lower and not self.upper
 
-    def meet(self, other: AxisDomain) -> AxisDomain:
-        """The lanes that are valid in both."""
-        return AxisDomain(
-            tuple(dict.fromkeys((*self.lower, *other.lower))),
-            tuple(dict.fromkeys((*self.upper, *other.upper))),
-        )
-
 
 FULL = AxisDomain()
 Domain: TypeAlias = tuple[AxisDomain, ...]  # one per axis of the tile

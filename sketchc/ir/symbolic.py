@@ -374,6 +374,18 @@ def equal(left: ir.Expr, right: ir.Expr, definitions: Definitions = _NONE) -> bo
     return not add(normalize(left, definitions), normalize(right, definitions), -1)
 
 
+def meet(one: ir.AxisDomain, other: ir.AxisDomain) -> ir.AxisDomain:
+    """The lanes that are valid in both: `one` itself, where each bound of `other` is one of its,
+    written in another way or not."""
+
+    def more(own: tuple[ir.Expr, ...], others: tuple[ir.Expr, ...]) -> tuple[ir.Expr, ...]:
+        return own + tuple(
+            each for each in dict.fromkeys(others) if not any(equal(each, bound) for bound in own)
+        )
+
+    return ir.AxisDomain(more(one.lower, other.lower), more(one.upper, other.upper))
+
+
 def constant_value(expression: ir.Expr, definitions: Definitions = _NONE) -> int | None:
     """The integer that the expression always is, or None."""
     return _literal(normalize(expression, definitions))

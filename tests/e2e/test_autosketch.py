@@ -35,7 +35,8 @@ HEAD = (
     "import torch\nimport torch.nn.functional as F\n\n\n"
 )
 #: The body of a function of x (and w, b), and the shapes of its own inputs.
-TASKS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
+Task = tuple[str, tuple[tuple[int, ...], ...]]
+TASKS: dict[str, Task] = {
     "pointwise": ("F.gelu(x * 0.5 + 1.0) - torch.tanh(x).abs()", ((48, 80),)),
     "broadcast": ("torch.sigmoid(x + w[:, None]) * b", ((6, 40, 70), (40,), (70,))),
     "clipped": ("F.leaky_relu(x.clamp(-0.5, 2.0), 0.1) + F.elu(x, 1.5)", ((30, 50),)),
@@ -434,9 +435,9 @@ SIZES = (1, 7, 8, 9, 13)
 FEW = (1, 2, 3, 4, 6)
 
 
-def written(folder: Path, name: str) -> Path:
-    """The file of a task."""
-    body, shapes = TASKS[name]
+def written(folder: Path, name: str, task: Task | None = None) -> Path:
+    """The file of a task, by default of that in `TASKS`."""
+    body, shapes = task or TASKS[name]
     names = ("x", "w", "b")[: len(shapes)]
     made = ", ".join(f"torch.rand{shape}" for shape in shapes).replace("rand", "randn")
     path = folder / f"{name}.py"
@@ -490,6 +491,11 @@ def test_a_design_is_proved_and_means_the_task(name: str, tmp_path: Path) -> Non
     path = written(tmp_path, name)
     with load_task(str(path)) as task:
         text = design(task)
+    proved_and_right(name, text, path)
+
+
+def proved_and_right(name: str, text: str, path: Path) -> None:
+    """Assert that a sketch is proved, and that it means the task of this file."""
     source = Source(f"{name}.sketch", text)
     result = check(source)
     assert result.ok, result.diagnostics

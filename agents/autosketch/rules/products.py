@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -34,20 +36,19 @@ def _summed(
     over: Sequence[ir.Expr],
     factors: Callable[[Index, Index], tuple[Scalar, Scalar]],
     ended: Callable[[Scalar, Index], Scalar],
-    groups: tuple[ir.Expr, ir.Expr] | None = None,
+    digits: Mapping[int, tuple[ir.Expr, ir.Expr]] = {},
 ) -> None:
     """Define the result as the sum over axes of extents `over` of the product of two factors, which
     are functions of the result's index and that of these axes; `ended` is what becomes of a sum, of
     the result's index, too. Half precision is summed in f32.
 
-    `groups`: how many there are, and how many of the result's channels (its second axis) each has;
-    the index that `factors` gets has these two axes in place of the channels then."""
+    `digits`: the extents of the upper and lower digit of some of the result's axes, by their
+    numbers; the index that `factors` gets has both digits in place of each of these axes."""
     specification = node.results[0]
     own = specification.dtype
     wide = summed_in(own)
-    kept = specification.shape
-    if groups is not None:
-        kept = (kept[0], *groups, *kept[2:])
+    divided = (digits.get(n, (extent,)) for n, extent in enumerate(specification.shape))
+    kept = tuple(itertools.chain.from_iterable(divided))
     rank = len(kept)
     name = f"{value_name(builder.number, 0)}_product"
 
@@ -60,11 +61,14 @@ def _summed(
     builder.reduce(Specification(wide, kept), dims, shape, "sum", body, name)
 
     def result(index: Index) -> Scalar:
-        place = index
-        if groups is not None:
-            digits = (ir.Binary(operator, index[1], groups[1]) for operator in ("//", "%"))
-            place = (index[0], *digits, *index[2:])
-        return converted(ended(Element(name, place, wide), index), own)
+        place: list[ir.Expr] = []
+        for number, each in enumerate(index):
+            if number in digits:
+                lower = digits[number][1]
+                place += [ir.Binary(operator, each, lower) for operator in ("//", "%")]
+            else:
+                place.append(each)
+        return converted(ended(Element(name, tuple(place), wide), index), own)
 
     builder.map(node, result)
 
@@ -128,6 +132,52 @@ class _Window:
         """The index of the first element that window `index` is over, which may lie outside."""
         return self.inputs(index, (ir.Literal(0),) * len(index))
 
+    # Transposed: place p of the result takes the element (p + padding - tap*dilation)/stride of the
+    # image through each tap for which that is whole. These are the same for all places of one
+    # phase, which is p % stride, and every stride-th tap is one of them.
+
+    def phases(self) -> tuple[int, ...]:
+        """The axes along which a transposed convolution's taps depend on the phase of a place: some
+        tap has an element at each phase, since stride and dilation have no common factor."""
+        pairs = enumerate(zip(self.stride, self.dilation, strict=True))
+        apart = [n for n, (stride, step) in pairs if stride > 1 and math.gcd(stride, step) == 1]
+        # Of one tap, the phase is that of the window alone, and no axis of a product's programs.
+        return tuple(n for n in apart if symbolic.constant_value(self.taps(n)) != 1)
+
+    def taps(self, axis: int) -> ir.Expr:
+        """The most taps that places of one phase have along an axis."""
+        return _over(self.kernel[axis], self.stride[axis])
+
+    def whole(self, axis: int) -> bool:
+        """Whether places of all phases have as many taps along an axis."""
+        rest = ir.Binary("%", self.kernel[axis], ir.Literal(self.stride[axis]))
+        return symbolic.constant_value(rest) == 0
+
+    def rounds(self, axis: int, extent: ir.Expr, more: int) -> ir.Expr:
+        """How many places one phase has along an axis: of an image with this extent and `more`
+        elements behind the result."""
+        stride = self.stride[axis]
+        shift = more + 1 - 2 * self.padding[axis] - stride
+        last = linear((self.kernel[axis], 1), (ir.Literal(-1), 1))
+        places = linear((extent, stride), (last, self.dilation[axis]), shift=shift)
+        return _over(places, stride)
+
+    def first_tap(self, axis: int, phase: ir.Expr) -> tuple[ir.Expr, ir.Expr]:
+        """The first tap of a phase along an axis, and the image's element that place 0 of the phase
+        takes through it."""
+        stride, step = self.stride[axis], self.dilation[axis]
+        moved = linear((phase, 1), shift=self.padding[axis])
+        inverse = pow(step, -1, stride)
+        first = ir.Binary("%", linear((moved, inverse)), ir.Literal(stride))
+        reached = moved if step == 1 else linear((moved, 1), (first, -step))
+        return first, ir.Binary("//", reached, ir.Literal(stride))
+
+
+def _over(extent: ir.Expr, stride: int) -> ir.Expr:
+    """The quotient, rounded up."""
+    above = linear((extent, 1), shift=stride - 1)
+    return symbolic.simplify(ir.Binary("//", above, ir.Literal(stride)))
+
 
 def _ints(value: Any, count: int, usual: Sequence[int] = ()) -> tuple[int, ...]:
     """`count` integers: those of a list (`usual` for an empty one), or one that stands for all."""
@@ -148,27 +198,38 @@ def _convolution(builder: Builder, node: Node) -> None:
     each = symbolic.simplify(ir.Binary("//", first, groups))
     inputs, outputs = (each, second) if transposed else (second, each)
     outside = 0 if transposed or any(padding) else None
+    phases = window.phases() if transposed else ()
+    taps = [window.taps(axis) if axis in phases else e for axis, e in enumerate(kernel)]
 
     def factors(index: Index, inner: Index) -> tuple[Scalar, Scalar]:
-        batch, *channels, place = (*index[: len(index) - count], index[len(index) - count :])
+        behind = len(index) - count - len(phases)
+        batch, *channels, place = (*index[:behind], index[behind:])
         taken, *offset = inner
+        offset = [
+            ir.Literal(0) if e == ir.Literal(1) else n for e, n in zip(taps, offset, strict=True)
+        ]
         # of one channel in each group, the group is the channel
         group, own = channels if len(channels) > 1 else (channels[0], ir.Literal(0))
         if groups == ir.Literal(1):
             group, own = ir.Literal(0), channels[0]
         source = ir.Binary("+", ir.Binary("*", group, inputs), taken)
         channel = ir.Binary("+", ir.Binary("*", group, outputs), own)
+        kernels: Index = (channel, taken, *offset)
+        where = None
         if transposed:
-            spot, where = _spread(window, place, tuple(offset))
-            kernels: Index = (source, own)
+            spot, taken_taps, where = _spread(window, phases, place, tuple(offset))
+            kernels = (source, own, *taken_taps)
         else:
-            spot, where = window.inputs(place, tuple(offset)), None
-            kernels = (channel, taken)
+            spot = window.inputs(place, tuple(offset))
         found = builder.element(image, (batch, source, *spot))
         if outside is not None:
             assert isinstance(found, Element)
             found = attrs.evolve(found, pad=outside, where=where)
-        return found, builder.element(weight, (*kernels, *offset))
+        factor = builder.element(weight, kernels)
+        if any(not window.whole(axis) for axis in phases):
+            assert isinstance(factor, Element)
+            factor = attrs.evolve(factor, pad=0)
+        return found, factor
 
     def ended(total: Scalar, index: Index) -> Scalar:
         if bias is None:
@@ -176,27 +237,51 @@ def _convolution(builder: Builder, node: Node) -> None:
         return Apply("add", (total, builder.element(bias, index[1:2])), total.dtype)
 
     builder.filled += node.results[0].shape[2:]
-    plain_ones = ir.Literal(1) in (groups, outputs)
-    split = None if plain_ones else (groups, outputs)
-    _summed(builder, node, (inputs, *kernel), factors, ended, split)
+    digits: dict[int, tuple[ir.Expr, ir.Expr]] = {}
+    if ir.Literal(1) not in (groups, outputs):
+        digits[1] = (groups, outputs)
+    for axis in phases:
+        extent = builder.shape(image)[2 + axis]
+        more = _ints(arguments["output_padding"], count)[axis]
+        digits[2 + axis] = (window.rounds(axis, extent, more), ir.Literal(stride[axis]))
+    _summed(builder, node, (inputs, *taps), factors, ended, digits)
 
 
-def _spread(window: _Window, place: Index, offset: Index) -> tuple[Index, ir.Expr | None]:
-    """The index of the image's element that a place of a transposed convolution's result takes
-    through the place `offset` of the window, and the condition for there being one: between the
-    strides there is none."""
+def _spread(
+    window: _Window, phases: Sequence[int], place: Index, offset: Index
+) -> tuple[Index, Index, ir.Expr | None]:
+    """What a place of a transposed convolution's result takes through the place `offset` among its
+    taps: the index of the image's element, that in the window, and the condition for there being
+    one. `place` has two digits for each axis in `phases`, along which all taps of a place are in
+    steps of the stride; along others all places of the window are tried."""
     spot: list[ir.Expr] = []
-    where: ir.Expr | None = None
-    each = zip(place, offset, window.stride, window.padding, window.dilation, strict=True)
-    for own, inner, stride, padding, dilation in each:
-        moved = linear((own, 1), (inner, -dilation), shift=padding)
-        if stride > 1:
-            rest = ir.Binary("%", moved, ir.Literal(stride))
-            hits = ir.Binary("==", rest, ir.Literal(0))
-            where = hits if where is None else ir.Binary("and", where, hits)
-            moved = ir.Binary("//", moved, ir.Literal(stride))
+    taps: list[ir.Expr] = []
+    conditions: list[ir.Expr] = []
+    left = list(place)
+    for axis, inner in enumerate(offset):
+        stride, padding, dilation = (
+            each[axis] for each in (window.stride, window.padding, window.dilation)
+        )
+        own = left.pop(0)
+        tap = inner
+        if axis in phases:
+            first, at = window.first_tap(axis, left.pop(0))
+            moved: ir.Expr = ir.Binary("+", linear((own, 1), (inner, -dilation)), at)
+            tap = (
+                first if inner == ir.Literal(0) else ir.Binary("+", first, linear((inner, stride)))
+            )
+            if not window.whole(axis):
+                conditions.append(ir.Binary("<", tap, window.kernel[axis]))
+        else:
+            moved = linear((own, 1), (inner, -dilation), shift=padding)
+            if stride > 1:
+                rest = ir.Binary("%", moved, ir.Literal(stride))
+                conditions.append(ir.Binary("==", rest, ir.Literal(0)))
+                moved = ir.Binary("//", moved, ir.Literal(stride))
         spot.append(moved)
-    return tuple(spot), where
+        taps.append(tap)
+    where = symbolic.conjunction(conditions) if conditions else None
+    return tuple(spot), tuple(taps), where
 
 
 def _window_of(node: Node) -> _Window:

@@ -37,8 +37,9 @@ from sketchc.agents.autosketch.loops import (
 )
 from sketchc.agents.autosketch.phase import SCORES, Attention, Product, mapped, replaced
 from sketchc.agents.autosketch.templates.body import Body
-from sketchc.agents.autosketch.templates.lanes import ONE_BLOCK, ONE_HEAD, Lanes, line_of
+from sketchc.agents.autosketch.templates.lanes import ONE_HEAD, Lanes
 from sketchc.agents.autosketch.templates.products import factor_of, multiply, precision
+from sketchc.agents.autosketch.windows import ONE_BLOCK, line_of
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic

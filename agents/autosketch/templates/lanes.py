@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 
 import attrs
 
 from sketchc.agents.autosketch.loops import Axis, Index, elements, names_in
 from sketchc.agents.autosketch.phase import Digits, Phase
+from sketchc.agents.autosketch.windows import extents_of, is_digit, line_of
 from sketchc.ir import nodes as ir
-from sketchc.ir import symbolic
 from sketchc.ir.show import show
-from sketchc.ir.walk import names, substitute
+from sketchc.ir.walk import names
 
 #: An axis of a constant extent up to this is one tile.
 _ONE_TILE = 1024
@@ -53,9 +53,6 @@ class Lanes:
         return "0" if self.size is None else f"{self.variable}*{self.size}"
 
 
-#: Up to so many rows or columns of a matrix product are one block.
-ONE_BLOCK = 16
-
 #: Up to this an axis of an attention that is summed over, or of values, is one block.
 ONE_HEAD = 128
 
@@ -66,13 +63,14 @@ _HEAVIER = 8
 Dims = tuple[Lanes, ...]
 
 
-def lanes_of(axis: Axis) -> Lanes:
-    """The lanes of tiles along `axis`: all of a short axis, else the tuned size "T"."""
+def lanes_of(axis: Axis, digits: Digits = ()) -> Lanes:
+    """The lanes of tiles along `axis`: all of a short axis, else the tuned size "T"; `digits` as in
+    `Lanes`."""
     match axis.extent:
         case ir.Literal(int(extent)) if extent <= _ONE_TILE:
-            return Lanes(axis, None)
+            return Lanes(axis, None, digits)
         case _:
-            return Lanes(axis, "T")
+            return Lanes(axis, "T", digits)
 
 
 def block_size(axis: Axis, size: str, most: int) -> str | None:
@@ -93,56 +91,18 @@ def runs_along(phase: Phase) -> Counter[str]:
     axes weigh much more, since they are made more often. In `j*64 + r`, where `r` is the last digit
     of a number, only `r` counts."""
     found: Counter[str] = Counter()
-    extents = _extents(phase)
+    extents = extents_of(phase)
     axes = extents.keys()
     indices = [e.index for s in phase.scalars() for e in set(elements(s))] + [phase.place]
     for index in indices:
         if index:
             weight = _HEAVIER ** len(names_in(index) & axes)
             used = names(index[-1]) & axes
-            last = {name for name in used if _is_digit(index[-1], name, used - {name}, extents)}
+            last = {name for name in used if is_digit(index[-1], name, used - {name}, extents)}
             found.update(dict.fromkeys(last or used, weight))
+    if phase.digits:
+        found[phase.rows[-1].name] += found[phase.digits[-1][0].name]
     return found
-
-
-def windows(phase: Phase) -> set[str]:
-    """The axes of windows: they shift a subscript that a row or column is in, and are no digit; and
-    those that run into the padding of a value, which in lanes would count as data."""
-    rows = {axis.name for axis in (*phase.rows, *phase.columns)}
-    extents = _extents(phase)
-    found: set[str] = set()
-    for element in (e for s in phase.scalars() for e in elements(s)):
-        for subscript in element.index:
-            own = names(subscript) & rows
-            others = names(subscript) - rows if own or element.pad is not None else set[str]()
-            found |= {name for name in others if not _is_digit(subscript, name, own, extents)}
-    return found
-
-
-def _extents(phase: Phase) -> dict[str, ir.Expr]:
-    return {axis.name: axis.extent for group in phase.groups for axis in group}
-
-
-def _is_digit(
-    subscript: ir.Expr, name: str, others: Collection[str], extents: Mapping[str, ir.Expr]
-) -> bool:
-    """Whether the axis `name` is the last digit of the number `subscript`, with a larger extent
-    than a window has: one of the axes `others` moves the subscript by just that extent."""
-    extent = extents.get(name)
-    if extent is None or (isinstance(extent, ir.Literal) and extent.value <= ONE_BLOCK):
-        return False
-    line = line_of(subscript, name)
-    return (
-        line is not None
-        and line[0] == 1
-        and any(symbolic.equal(_moved(subscript, other), extent) for other in others)
-    )
-
-
-def _moved(subscript: ir.Expr, name: str) -> ir.Expr:
-    """By how much a subscript grows when the axis `name` grows by 1."""
-    further = ir.Binary("+", ir.Ref(name, ir.NameKind.LOOP), ir.Literal(1))
-    return ir.Binary("-", substitute(subscript, {name: further}), subscript)
 
 
 def shaped(own: Dims, whole: Dims) -> str:
@@ -162,14 +122,3 @@ def step_in(expression: ir.Expr, lanes: Lanes, used: Sequence[Lanes]) -> tuple[i
     if any(each is not lanes and each.names & names(expression) for each in used):
         return None
     return line_of(expression, lanes.axis.name)
-
-
-def line_of(expression: ir.Expr, lane: str) -> tuple[int, ir.Expr] | None:
-    """Step and rest where `expression` is step*lane + rest, with a constant step; else None."""
-    ref = ir.Ref(lane, ir.NameKind.LOOP)
-    moved = substitute(expression, {lane: ir.Binary("+", ref, ir.Literal(1))})
-    step = symbolic.constant_value(ir.Binary("-", moved, expression))
-    if step is None or step == 0:
-        return None
-    rest = symbolic.simplify(ir.Binary("-", expression, ir.Binary("*", ir.Literal(step), ref)))
-    return None if lane in names(rest) else (step, rest)

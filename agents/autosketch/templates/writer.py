@@ -57,7 +57,6 @@ from sketchc.agents.autosketch.templates.attention import write_attention
 from sketchc.agents.autosketch.templates.body import Body
 from sketchc.agents.autosketch.templates.doubles import Doubles
 from sketchc.agents.autosketch.templates.lanes import (
-    ONE_BLOCK,
     Dims,
     Lanes,
     block_size,
@@ -66,12 +65,12 @@ from sketchc.agents.autosketch.templates.lanes import (
     shaped,
     step_in,
     width,
-    windows,
 )
 from sketchc.agents.autosketch.templates.orders import write_best, write_places
 from sketchc.agents.autosketch.templates.products import write_product
 from sketchc.agents.autosketch.templates.scans import write_scan
 from sketchc.agents.autosketch.templates.scatters import write_scatter
+from sketchc.agents.autosketch.windows import ONE_BLOCK, windows
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
@@ -138,9 +137,9 @@ class PhaseWriter:
         #: what no tile may be called
         self.taken = {*self.passes, *(param.name for param in phases.declared.params)}
         self.axes = {axis.name: axis.extent for group in phase.groups for axis in group}
-        if isinstance(phase.fold, Product):
-            for digits in phase.fold.digits.values():
-                self.axes |= {axis.name: axis.extent for axis, _ in digits}
+        counted = phase.fold.digits.values() if isinstance(phase.fold, Product) else ()
+        for digits in (*counted, phase.digits):
+            self.axes |= {axis.name: axis.extent for axis, _ in digits}
         if phase.step is not None:
             self.axes[phase.step.name] = phase.step.extent
         self.used = {*self.taken}
@@ -199,7 +198,7 @@ class PhaseWriter:
             scope = self.parallel(scope, lanes.variable, lanes.count)
         scope = self.in_a_launch(scope, top)
         if lanes is not None:
-            scope.bound |= {lanes.axis.name}
+            scope.bound |= lanes.names
         dims: Dims = () if lanes is None else (lanes,)
         for each in phase.passes:
             self.reduced(scope, each, dims)
@@ -248,7 +247,8 @@ class PhaseWriter:
 
     def lanes(self, axis: Axis) -> Lanes:
         """The lanes of tiles along an axis, all of a short one."""
-        found = lanes_of(axis)
+        joint = axis in self.phase.rows[-1:]
+        found = lanes_of(axis, self.phase.digits if joint else ())
         if found.size is not None:
             self.sizes.add(found.size)
         return found

@@ -129,7 +129,7 @@ def gen(**given: Any) -> int:
 def _emit(task: str, stage: str, target: str) -> int:
     """Print a stage of the built-in Designer, for each kind of inputs that needs a sketch of its
     own. Raises `UsageError`."""
-    from sketchc.agents.autosketch.designer import design, has_f64
+    from sketchc.agents.autosketch.designer import design, has_f64, has_planes
     from sketchc.cli.gen_lists import ListRuns, groups_of
     from sketchc.runtime.tasks.task import load_task, task_path
 
@@ -139,7 +139,8 @@ def _emit(task: str, stage: str, target: str) -> int:
         every = ListRuns(task, source, groups, Path(place))
         for number, path in enumerate(every.narrowed_tasks() if groups[1:] else [task]):
             with load_task(path) as loaded:
-                text = design(loaded, stage, doubles=has_f64(target))
+                doubles, planes = has_f64(target), has_planes(target)
+                text = design(loaded, stage, doubles=doubles, planes=planes)
                 click.echo("\n" * (number > 0) + text, nl=False)
     return 0
 

@@ -39,8 +39,8 @@ extern "C" int64_t conv2d(
     *__restrict Y, int64_t N, int64_t C, int64_t H, int64_t W, int64_t O, int64_t CG, int64_t KH,
     int64_t KW, int64_t stride, int64_t padding, int64_t dilation, int64_t groups)
 {
+    constexpr int64_t TO = 128;
     constexpr int64_t TP = 128;
-    constexpr int64_t TO = 64;
     constexpr int64_t TK = 64;
 
     if (N < 0 || C < 0 || H < 0 || W < 0 || O < 0 || CG < 0 || KH < 0 || KW < 0) {
@@ -104,12 +104,12 @@ extern "C" int64_t conv2d(
             OW * 5)) + CG * KH * KW * N * OH * OW * sketch::ceil_div(OG, TO) * 4));
         // Scratch memory of each thread.
         sketch::arena arena;
-        const int64_t y_place = arena.add(sizeof(float), {TP, TO});
-        const int64_t x_place = arena.add(sizeof(float), {TP, TK});
+        const int64_t y_place = arena.add(sizeof(float), {TO, TP});
         const int64_t w_place = arena.add(sizeof(float), {TO, TK});
-        const int64_t x_panels_place = arena.add(sizeof(float), {std::min<int64_t>(TK, 256), TP +
-            16});
+        const int64_t x_place = arena.add(sizeof(float), {TK, TP});
         const int64_t w_panels_place = arena.add(sizeof(float), {std::min<int64_t>(TK, 256), TO +
+            16});
+        const int64_t x_panels_place = arena.add(sizeof(float), {std::min<int64_t>(TK, 256), TP +
             64});
         if (!arena.allocate(threads)) {
             return -1;
@@ -117,31 +117,33 @@ extern "C" int64_t conv2d(
         #pragma omp parallel num_threads(threads)
         {
             float *const __restrict y = arena.at<float>(y_place, omp_get_thread_num());
-            float *const __restrict x = arena.at<float>(x_place, omp_get_thread_num());
             float *const __restrict w = arena.at<float>(w_place, omp_get_thread_num());
-            float *const __restrict x_panels = arena.at<float>(x_panels_place,
-                omp_get_thread_num());
+            float *const __restrict x = arena.at<float>(x_place, omp_get_thread_num());
             float *const __restrict w_panels = arena.at<float>(w_panels_place,
+                omp_get_thread_num());
+            float *const __restrict x_panels = arena.at<float>(x_panels_place,
                 omp_get_thread_num());
             #pragma omp for collapse(3) schedule(static)
             for (int64_t g = 0; g < groups; ++g) {
-                for (int64_t i = 0; i < sketch::ceil_div(N * OH * OW, TP); ++i) {
-                    for (int64_t j = 0; j < sketch::ceil_div(OG, TO); ++j) {
-                        alignas(64) int64_t index_table[TK];
-                        alignas(64) int64_t index_table_2[TK];
-                        alignas(64) int64_t index_table_3[TK];
+                for (int64_t j = 0; j < sketch::ceil_div(OG, TO); ++j) {
+                    for (int64_t i = 0; i < sketch::ceil_div(N * OH * OW, TP); ++i) {
+                        alignas(64) int64_t index_table[TP];
+                        alignas(64) int64_t index_table_2[TP];
+                        alignas(64) int64_t index_table_3[TP];
+                        alignas(64) int64_t index_table_4[TP];
+                        alignas(64) int64_t index_table_5[TP];
+                        alignas(64) int64_t index_table_6[TP];
                         // p = iota(TP, i*TP, N*OH*OW)
                         // n = p//(OH*OW)
                         // oh = p//OW % OH
                         // ow = p % OW
                         // o = iota(TO, j*TO, OG) + g*OG
-                        for (int64_t row = 0; row < std::min<int64_t>(TP, N * OH * OW - i * TP);
-                            ++row) {
-                            // y = alloc([TP, TO], init=0.0)
-                            float *const y_row = y + row * TO;
+                        for (int64_t row = 0; row < std::min<int64_t>(TO, OG - j * TO); ++row) {
+                            // y = alloc([TO, TP], init=0.0)
+                            float *const y_row = y + row * TP;
                             #pragma omp simd
-                            for (int64_t lane = 0; lane < std::min<int64_t>(TO, OG - j * TO);
-                                ++lane) {
+                            for (int64_t lane = 0; lane < std::min<int64_t>(TP, N * OH * OW - i *
+                                TP); ++lane) {
                                 y_row[lane] = 0.0f;
                             }
                         }
@@ -149,51 +151,8 @@ extern "C" int64_t conv2d(
                         for (int64_t k0 = 0; k0 < CG * KH * KW; k0 += TK) {
                             // k = iota(TK, k0, CG*KH*KW)
                             // c = g*CG + k//(KH*KW)
-                            // h = (oh*stride-padding)[:, None] + (k//KW%KH*dilation)[None, :]
-                            // v = (ow*stride-padding)[:, None] + (k%KW*dilation)[None, :]
-                            #pragma omp simd
-                            for (int64_t lane = 0; lane < std::min<int64_t>(TK, CG * KH * KW - k0);
-                                ++lane) {
-                                index_table[lane] = g * CG + sketch::lane_floor_div(k0 + lane, KH *
-                                    KW);
-                            }
-                            #pragma omp simd
-                            for (int64_t lane = 0; lane < std::min<int64_t>(TK, CG * KH * KW - k0);
-                                ++lane) {
-                                index_table_2[lane] =
-                                    sketch::lane_floor_mod(sketch::lane_floor_div(k0 + lane, KW),
-                                    KH) * dilation;
-                            }
-                            #pragma omp simd
-                            for (int64_t lane = 0; lane < std::min<int64_t>(TK, CG * KH * KW - k0);
-                                ++lane) {
-                                index_table_3[lane] = sketch::lane_floor_mod(k0 + lane, KW) *
-                                    dilation;
-                            }
-                            for (int64_t row = 0; row < std::min<int64_t>(TP, N * OH * OW - i * TP);
-                                ++row) {
-                                // load(X[n[:, None], c[None, :], h, v] -> x, pad=0)
-                                const int64_t part_ = sketch::floor_div(i * TP + row, OH * OW);
-                                const int64_t part_2 = sketch::floor_mod(sketch::floor_div(i * TP +
-                                    row, OW), OH) * stride - padding;
-                                const int64_t part_3 = sketch::floor_mod(i * TP + row, OW) * stride
-                                    - padding;
-                                float *const x_row = x + row * TK;
-                                #pragma omp simd
-                                for (int64_t lane = 0; lane < std::min<int64_t>(TK, CG * KH * KW -
-                                    k0); ++lane) {
-                                    const int64_t index_part = index_table[lane];
-                                    const int64_t index_part_2 = index_table_2[lane];
-                                    const int64_t index_part_3 = index_table_3[lane];
-                                    const int64_t X_index = index_part;
-                                    const int64_t X_index_2 = part_2 + index_part_2;
-                                    const int64_t X_index_3 = part_3 + index_part_3;
-                                    const float x_value = (0 <= X_index_2 && X_index_2 < H && 0 <=
-                                        X_index_3 && X_index_3 < W) ? X[((part_ * C + X_index) * H +
-                                        X_index_2) * W + X_index_3] : 0.0f;
-                                    x_row[lane] = x_value;
-                                }
-                            }
+                            // h = (oh*stride-padding)[None, :] + (k//KW%KH*dilation)[:, None]
+                            // v = (ow*stride-padding)[None, :] + (k%KW*dilation)[:, None]
                             for (int64_t row = 0; row < std::min<int64_t>(TO, OG - j * TO); ++row) {
                                 // load(WF[o, k0:k0+TK] -> w)
                                 const float *const WEIGHT_row = WEIGHT + ((j * TO + row + g * OG) *
@@ -206,48 +165,104 @@ extern "C" int64_t conv2d(
                                     w_row[lane] = w_value;
                                 }
                             }
-                            // gemm(x, w, y, trans_b=True)
+                            #pragma omp simd
+                            for (int64_t lane = 0; lane < std::min<int64_t>(TP, N * OH * OW - i *
+                                TP); ++lane) {
+                                index_table[lane] = sketch::lane_floor_div(i * TP + lane, OH * OW);
+                            }
+                            #pragma omp simd
+                            for (int64_t lane = 0; lane < std::min<int64_t>(TP, N * OH * OW - i *
+                                TP); ++lane) {
+                                index_table_2[lane] =
+                                    sketch::lane_floor_mod(sketch::lane_floor_div(i * TP + lane,
+                                    OW), OH) * stride - padding;
+                            }
+                            #pragma omp simd
+                            for (int64_t lane = 0; lane < std::min<int64_t>(TP, N * OH * OW - i *
+                                TP); ++lane) {
+                                index_table_3[lane] = sketch::lane_floor_mod(i * TP + lane, OW) *
+                                    stride - padding;
+                            }
+                            for (int64_t row = 0; row < std::min<int64_t>(TK, CG * KH * KW - k0);
+                                ++row) {
+                                // load(X[n[None, :], c[:, None], h, v] -> x, pad=0)
+                                const int64_t part_ = g * CG + sketch::floor_div(k0 + row, KH * KW);
+                                const int64_t part_2 = sketch::floor_mod(sketch::floor_div(k0 + row,
+                                    KW), KH) * dilation;
+                                const int64_t part_3 = sketch::floor_mod(k0 + row, KW) * dilation;
+                                float *const x_row = x + row * TP;
+                                #pragma omp simd
+                                for (int64_t lane = 0; lane < std::min<int64_t>(TP, N * OH * OW - i
+                                    * TP); ++lane) {
+                                    const int64_t index_part = index_table[lane];
+                                    const int64_t index_part_2 = index_table_2[lane];
+                                    const int64_t index_part_3 = index_table_3[lane];
+                                    const int64_t X_index = index_part;
+                                    const int64_t X_index_2 = index_part_2 + part_2;
+                                    const int64_t X_index_3 = index_part_3 + part_3;
+                                    const float x_value = (0 <= X_index_2 && X_index_2 < H && 0 <=
+                                        X_index_3 && X_index_3 < W) ? X[((X_index * C + part_) * H +
+                                        X_index_2) * W + X_index_3] : 0.0f;
+                                    x_row[lane] = x_value;
+                                }
+                            }
+                            // gemm(w, x, y)
                             sketch::multiply(
-                                std::min<int64_t>(TP, N * OH * OW - i * TP), std::min<int64_t>(TO,
-                                    OG - j * TO), std::min<int64_t>(TK, CG * KH * KW - k0),
-                                sketch::matrix<const float>{x, TK, 1},
-                                sketch::matrix<const float>{w, 1, TK},
-                                sketch::matrix<float>{y, TO, 1},
-                                {x_panels},
-                                {w_panels});
+                                std::min<int64_t>(TO, OG - j * TO), std::min<int64_t>(TP, N * OH *
+                                    OW - i * TP), std::min<int64_t>(TK, CG * KH * KW - k0),
+                                sketch::matrix<const float>{w, TK, 1},
+                                sketch::matrix<const float>{x, TP, 1},
+                                sketch::matrix<float>{y, TP, 1},
+                                {w_panels},
+                                {x_panels});
                         }
                         // if present(BIAS):
                         if (BIAS != nullptr) {
-                            for (int64_t row = 0; row < std::min<int64_t>(TP, N * OH * OW - i * TP);
-                                ++row) {
+                            for (int64_t row = 0; row < std::min<int64_t>(TO, OG - j * TO); ++row) {
                                 // load(BIAS[o] -> bias)
-                                // add(y, bias, y)
-                                float *const y_row_2 = y + row * TO;
-                                const float *const BIAS_row = BIAS + (j * TO + g * OG);
+                                // add(y, bias[:, None], y)
+                                const float bias = BIAS[j * TO + row + g * OG];
+                                float *const y_row_2 = y + row * TP;
                                 #pragma omp simd
-                                for (int64_t lane = 0; lane < std::min<int64_t>(TO, OG - j * TO);
-                                    ++lane) {
+                                for (int64_t lane = 0; lane < std::min<int64_t>(TP, N * OH * OW - i
+                                    * TP); ++lane) {
                                     const float y_value = y_row_2[lane];
-                                    const float bias = BIAS_row[lane];
                                     const float y_value_2 = y_value + bias;
                                     y_row_2[lane] = y_value_2;
                                 }
                             }
                         }
-                        for (int64_t row = 0; row < std::min<int64_t>(TP, N * OH * OW - i * TP);
-                            ++row) {
-                            // store(y -> Y[n[:, None], o[None, :], oh[:, None], ow[:, None]])
-                            const int64_t part_ = sketch::floor_div(i * TP + row, OH * OW);
-                            const int64_t part_2 = sketch::floor_mod(sketch::floor_div(i * TP + row,
-                                OW), OH);
-                            const int64_t part_3 = sketch::floor_mod(i * TP + row, OW);
-                            const float *const y_row_3 = y + row * TO;
+                        #pragma omp simd
+                        for (int64_t lane = 0; lane < std::min<int64_t>(TP, N * OH * OW - i * TP);
+                            ++lane) {
+                            index_table_4[lane] = sketch::lane_floor_div(i * TP + lane, OH * OW);
+                        }
+                        #pragma omp simd
+                        for (int64_t lane = 0; lane < std::min<int64_t>(TP, N * OH * OW - i * TP);
+                            ++lane) {
+                            index_table_5[lane] = sketch::lane_floor_mod(sketch::lane_floor_div(i *
+                                TP + lane, OW), OH);
+                        }
+                        #pragma omp simd
+                        for (int64_t lane = 0; lane < std::min<int64_t>(TP, N * OH * OW - i * TP);
+                            ++lane) {
+                            index_table_6[lane] = sketch::lane_floor_mod(i * TP + lane, OW);
+                        }
+                        for (int64_t row = 0; row < std::min<int64_t>(TO, OG - j * TO); ++row) {
+                            // store(y -> Y[n[None, :], o[:, None], oh[None, :], ow[None, :]])
+                            const float *const y_row_3 = y + row * TP;
                             #pragma omp simd
-                            for (int64_t lane = 0; lane < std::min<int64_t>(TO, OG - j * TO);
-                                ++lane) {
+                            for (int64_t lane = 0; lane < std::min<int64_t>(TP, N * OH * OW - i *
+                                TP); ++lane) {
+                                const int64_t index_part_4 = index_table_4[lane];
+                                const int64_t index_part_5 = index_table_5[lane];
+                                const int64_t index_part_6 = index_table_6[lane];
                                 const float y_value = y_row_3[lane];
-                                Y[((part_ * O + (j * TO + lane + g * OG)) * OH + part_2) * OW +
-                                    part_3] = y_value;
+                                const int64_t Y_index = index_part_4;
+                                const int64_t Y_index_2 = index_part_5;
+                                const int64_t Y_index_3 = index_part_6;
+                                Y[((Y_index * O + (j * TO + row + g * OG)) * OH + Y_index_2) * OW +
+                                    Y_index_3] = y_value;
                             }
                         }
                     }

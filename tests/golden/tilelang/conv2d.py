@@ -6,67 +6,66 @@ import tilelang
 import tilelang.language as T
 import torch
 
+TO = 128  # chosen for h200, one of 16, 32, 64, 128
 TP = 128  # chosen for h200, one of 32, 64, 128
-TO = 64  # chosen for h200, one of 16, 32, 64
 TK = 32  # chosen for h200, one of 16, 32, 64
 
 
-# The library: typed, floor_div, floor_mod, Matrix, fetch, deliver, multiply_tiles, lanes_at_once.
+# The library: typed, floor_div, floor_mod, Matrix, fetch, deliver, multiply_tiles.
 
 
 @tilelang.jit(pass_configs={"tl.disable_safe_memory_legalize": True})
-def conv2d_kernel(width):
+def conv2d_kernel():
     @T.prim_func
     def kernel(
         X: T.Tensor((T.dynamic("X_size", "int64"),), "float32"),
         WEIGHT: T.Tensor((T.dynamic("WEIGHT_size", "int64"),), "float32"),
         BIAS: T.Tensor((T.dynamic("BIAS_size", "int64"),), "float32"),
         Y: T.Tensor((T.dynamic("Y_size", "int64"),), "float32"),
-        OG_units: T.int64,
+        OG: T.int64,
         N: T.int64,
         OH: T.int64,
         OW: T.int64,
         CG: T.int64,
         KH: T.int64,
         KW: T.int64,
+        dilation: T.int64,
         stride: T.int64,
         padding: T.int64,
-        dilation: T.int64,
         H: T.int64,
         W: T.int64,
         C: T.int64,
         BIAS_given: T.bool,
         O_: T.int64,
-        i_programs: T.int64,
         j_programs: T.int64,
+        i_programs: T.int64,
         programs: T.int64,
     ):
-        with T.Kernel(T.cast(programs, "int32"), threads=128) as block:
-            OG = OG_units * width
-            x_tile = T.alloc_shared((128, 32), "float32")
-            w_tile = T.alloc_shared((64, 32), "float32")
-            y_part = T.alloc_fragment((128, 64), "float32")
-            y = T.alloc_shared((8192,), "float32")
+        with T.Kernel(T.cast(programs, "int32"), threads=256) as block:
+            w_tile = T.alloc_shared((128, 32), "float32")
+            x_tile = T.alloc_shared((32, 128), "float32")
+            y_part = T.alloc_fragment((128, 128), "float32")
+            y = T.alloc_shared((16384,), "float32")
+            w = T.alloc_shared((4096,), "float32")
             x = T.alloc_shared((4096,), "float32")
-            w = T.alloc_shared((2048,), "float32")
             program = T.cast(block, "int64")
             # Groups of 8 rows of blocks: neighbouring programs share operands.
-            plane = i_programs * j_programs
+            plane = j_programs * i_programs
             in_plane = T.alloc_var("int64")
             in_plane = T.truncmod(program, plane)
             group_start = T.alloc_var("int64")
-            group_start = T.truncdiv(in_plane, 8 * j_programs) * 8
+            group_start = T.truncdiv(in_plane, 8 * i_programs) * 8
             group_rows = T.alloc_var("int64")
-            group_rows = T.min(i_programs - group_start, T.int64(8))
+            group_rows = T.min(j_programs - group_start, T.int64(8))
             in_group = T.alloc_var("int64")
-            in_group = T.truncmod(in_plane, 8 * j_programs)
+            in_group = T.truncmod(in_plane, 8 * i_programs)
             # for g in range(groups):
-            # for i in range(ceil(N*OH*OW, TP)):
             # for j in range(ceil(OG, TO)):
-            j = T.alloc_var("int64")
-            j = T.truncdiv(in_group, group_rows)
+            # for i in range(ceil(N*OH*OW, TP)):
             i = T.alloc_var("int64")
-            i = group_start + T.truncmod(in_group, group_rows)
+            i = T.truncdiv(in_group, group_rows)
+            j = T.alloc_var("int64")
+            j = group_start + T.truncmod(in_group, group_rows)
             g = T.alloc_var("int64")
             g = T.truncdiv(program, plane)
             # p = iota(TP, i*TP, N*OH*OW)
@@ -74,66 +73,31 @@ def conv2d_kernel(width):
             # oh = p//OW % OH
             # ow = p % OW
             # o = iota(TO, j*TO, OG) + g*OG
-            count = T.min(T.int64(TP), N * OH * OW - i * TP)
-            count_ = count * 64
+            count = T.min(T.int64(TO), OG - j * TO)
+            count_ = count * 128
             for turn in T.serial(T.ceildiv(count_, 128)):
                 for thread in T.Parallel(128):
                     number = turn * T.int64(128) + thread
                     if number < count_:
-                        row = T.truncdiv(number, 64)
-                        # y = alloc([TP, TO], init=0.0)
-                        lane = T.truncmod(number, 64)
-                        if lane < T.min(T.int64(TO), OG - j * TO):
-                            y_row_start = row * TO
+                        row = T.truncdiv(number, 128)
+                        # y = alloc([TO, TP], init=0.0)
+                        lane = T.truncmod(number, 128)
+                        if lane < T.min(T.int64(TP), N * OH * OW - i * TP):
+                            y_row_start = row * TP
                             y[y_row_start + lane] = T.float32(0.0)
             # for k0 in range(0, CG*KH*KW, TK):
             for k0 in T.serial(T.int64(0), CG * KH * KW, TK):
                 # k = iota(TK, k0, CG*KH*KW)
                 # c = g*CG + k//(KH*KW)
-                # h = (oh*stride-padding)[:, None] + (k//KW%KH*dilation)[None, :]
-                # v = (ow*stride-padding)[:, None] + (k%KW*dilation)[None, :]
+                # h = (oh*stride-padding)[None, :] + (k//KW%KH*dilation)[:, None]
+                # v = (ow*stride-padding)[None, :] + (k%KW*dilation)[:, None]
                 T.sync_threads()
-                count__ = T.min(T.int64(TP), N * OH * OW - i * TP)
+                count__ = T.min(T.int64(TO), OG - j * TO)
                 count___ = count__ * 32
                 for turn in T.serial(T.ceildiv(count___, 128)):
                     for thread in T.Parallel(128):
                         number = turn * T.int64(128) + thread
                         if number < count___:
-                            row = T.truncdiv(number, 32)
-                            # load(X[n[:, None], c[None, :], h, v] -> x, pad=0)
-                            part = T.alloc_var("int64")
-                            part = floor_div(i * TP + row, OH * OW)
-                            part_2 = T.alloc_var("int64")
-                            part_2 = floor_mod(floor_div(i * TP + row, OW), OH) * stride - padding
-                            part_3 = T.alloc_var("int64")
-                            part_3 = floor_mod(i * TP + row, OW) * stride - padding
-                            lane = T.truncmod(number, 32)
-                            if lane < T.min(T.int64(TK), CG * KH * KW - k0):
-                                x_row_start = row * TK
-                                X_index = T.alloc_var("int64")
-                                X_index = g * CG + T.truncdiv(k0 + lane, T.max(KH * KW, 1))
-                                X_index_2 = T.alloc_var("int64")
-                                X_index_2 = (
-                                    part_2
-                                    + T.truncmod(T.truncdiv(k0 + lane, T.max(KW, 1)), T.max(KH, 1)) * dilation
-                                )
-                                X_index_3 = T.alloc_var("int64")
-                                X_index_3 = part_3 + T.truncmod(k0 + lane, T.max(KW, 1)) * dilation
-                                x_value = T.if_then_else(
-                                    T.And(
-                                        T.And(T.And(X_index_2 >= 0, X_index_2 < H), X_index_3 >= 0),
-                                        X_index_3 < W,
-                                    ),
-                                    X[((part * C + X_index) * H + X_index_2) * W + X_index_3],
-                                    T.float32(0.0),
-                                )
-                                x[x_row_start + lane] = x_value
-                count____ = T.min(T.int64(TO), OG - j * TO)
-                count_____ = count____ * 32
-                for turn in T.serial(T.ceildiv(count_____, 128)):
-                    for thread in T.Parallel(128):
-                        number = turn * T.int64(128) + thread
-                        if number < count_____:
                             row = T.truncdiv(number, 32)
                             # load(WF[o, k0:k0+TK] -> w)
                             lane = T.truncmod(number, 32)
@@ -142,18 +106,47 @@ def conv2d_kernel(width):
                                 w_row_start = row * TK
                                 w_value = WEIGHT[WEIGHT_row_start + lane]
                                 w[w_row_start + lane] = w_value
-                # gemm(x, w, y, trans_b=True)
+                count____ = T.min(T.int64(TK), CG * KH * KW - k0)
+                count_____ = count____ * 128
+                for turn in T.serial(T.ceildiv(count_____, 128)):
+                    for thread in T.Parallel(128):
+                        number = turn * T.int64(128) + thread
+                        if number < count_____:
+                            row = T.truncdiv(number, 128)
+                            # load(X[n[None, :], c[:, None], h, v] -> x, pad=0)
+                            part = T.alloc_var("int64")
+                            part = g * CG + T.truncdiv(k0 + row, T.max(KH * KW, 1))
+                            part_2 = T.alloc_var("int64")
+                            part_2 = (
+                                T.truncmod(T.truncdiv(k0 + row, T.max(KW, 1)), T.max(KH, 1))
+                                * dilation
+                            )
+                            part_3 = T.alloc_var("int64")
+                            part_3 = T.truncmod(k0 + row, T.max(KW, 1)) * dilation
+                            lane = T.truncmod(number, 128)
+                            if lane < T.min(T.int64(TP), N * OH * OW - i * TP):
+                                x_row_start = row * TP
+                                X_index = T.alloc_var("int64")
+                                X_index = floor_div(i * TP + lane, OH * OW)
+                                X_index_2 = T.alloc_var("int64")
+                                X_index_2 = (
+                                    floor_mod(floor_div(i * TP + lane, OW), OH) * stride
+                                    - padding
+                                    + part_2
+                                )
+                                X_index_3 = T.alloc_var("int64")
+                                X_index_3 = floor_mod(i * TP + lane, OW) * stride - padding + part_3
+                                x_value = T.if_then_else(
+                                    T.And(
+                                        T.And(T.And(X_index_2 >= 0, X_index_2 < H), X_index_3 >= 0),
+                                        X_index_3 < W,
+                                    ),
+                                    X[((X_index * C + part) * H + X_index_2) * W + X_index_3],
+                                    T.float32(0.0),
+                                )
+                                x[x_row_start + lane] = x_value
+                # gemm(w, x, y)
                 T.sync_threads()
-                fetch(
-                    x_tile,
-                    Matrix(
-                        x,
-                        T.int64(0),
-                        (T.int64(TK), T.int64(1)),
-                        T.min(T.int64(TP), N * OH * OW - i * TP),
-                        T.min(T.int64(TK), CG * KH * KW - k0),
-                    ),
-                )
                 fetch(
                     w_tile,
                     Matrix(
@@ -164,65 +157,67 @@ def conv2d_kernel(width):
                         T.min(T.int64(TK), CG * KH * KW - k0),
                     ),
                 )
+                fetch(
+                    x_tile,
+                    Matrix(
+                        x,
+                        T.int64(0),
+                        (T.int64(TP), T.int64(1)),
+                        T.min(T.int64(TK), CG * KH * KW - k0),
+                        T.min(T.int64(TP), N * OH * OW - i * TP),
+                    ),
+                )
                 T.clear(y_part)
-                multiply_tiles(x_tile, w_tile, y_part, False, True)
+                multiply_tiles(w_tile, x_tile, y_part, False, False)
                 deliver(
                     y_part,
                     Matrix(
                         y,
                         T.int64(0),
-                        (T.int64(TO), T.int64(1)),
-                        T.min(T.int64(TP), N * OH * OW - i * TP),
+                        (T.int64(TP), T.int64(1)),
                         T.min(T.int64(TO), OG - j * TO),
+                        T.min(T.int64(TP), N * OH * OW - i * TP),
                     ),
                 )
             # if present(BIAS):
             if BIAS_given:
                 T.sync_threads()
-                count______ = T.min(T.int64(TP), N * OH * OW - i * TP)
-                count_______ = count______ * 64
-                for turn in T.serial(T.ceildiv(count_______, 128 * width)):
+                count______ = T.min(T.int64(TO), OG - j * TO)
+                count_______ = count______ * 128
+                for turn in T.serial(T.ceildiv(count_______, 128)):
                     for thread in T.Parallel(128):
-                        number = (turn * T.int64(128) + thread) * width
+                        number = turn * T.int64(128) + thread
                         if number < count_______:
-                            row = T.truncdiv(number, 64)
+                            row = T.truncdiv(number, 128)
                             # load(BIAS[o] -> bias)
-                            # add(y, bias, y)
-                            lane = T.truncmod(number, 64)
-                            if lane < T.min(T.int64(TO), OG - j * TO):
-                                y_row_2_start = row * TO
-                                BIAS_row_start = j * TO + g * OG
-                                first = lane
-                                BIAS_row_lanes = T.alloc_local((width,), "float32")
-                                for v_ in T.vectorized(width):
-                                    BIAS_row_lanes[v_] = BIAS[BIAS_row_start + first + v_]
-                                for v_ in T.unroll(width):
-                                    lane = T.alloc_var("int64")
-                                    lane = first + v_
-                                    y_value = y[y_row_2_start + lane]
-                                    bias = BIAS_row_lanes[v_]
-                                    y_value_2 = y_value + bias
-                                    y[y_row_2_start + lane] = y_value_2
+                            # add(y, bias[:, None], y)
+                            bias = BIAS[j * TO + row + g * OG]
+                            lane = T.truncmod(number, 128)
+                            if lane < T.min(T.int64(TP), N * OH * OW - i * TP):
+                                y_row_2_start = row * TP
+                                y_value = y[y_row_2_start + lane]
+                                y_value_2 = y_value + bias
+                                y[y_row_2_start + lane] = y_value_2
             T.sync_threads()
-            count________ = T.min(T.int64(TP), N * OH * OW - i * TP)
-            count_________ = count________ * 64
+            count________ = T.min(T.int64(TO), OG - j * TO)
+            count_________ = count________ * 128
             for turn in T.serial(T.ceildiv(count_________, 128)):
                 for thread in T.Parallel(128):
                     number = turn * T.int64(128) + thread
                     if number < count_________:
-                        row = T.truncdiv(number, 64)
-                        # store(y -> Y[n[:, None], o[None, :], oh[:, None], ow[:, None]])
-                        part = T.alloc_var("int64")
-                        part = floor_div(i * TP + row, OH * OW)
-                        part_2 = T.alloc_var("int64")
-                        part_2 = floor_mod(floor_div(i * TP + row, OW), OH)
-                        part_3 = T.alloc_var("int64")
-                        part_3 = floor_mod(i * TP + row, OW)
-                        lane = T.truncmod(number, 64)
-                        if lane < T.min(T.int64(TO), OG - j * TO):
-                            y_row_3_start = row * TO
+                        row = T.truncdiv(number, 128)
+                        # store(y -> Y[n[None, :], o[:, None], oh[None, :], ow[None, :]])
+                        lane = T.truncmod(number, 128)
+                        if lane < T.min(T.int64(TP), N * OH * OW - i * TP):
+                            y_row_3_start = row * TP
                             y_value = y[y_row_3_start + lane]
-                            Y[((part * O_ + (j * TO + lane + g * OG)) * OH + part_2) * OW + part_3] = y_value
+                            Y_index = T.alloc_var("int64")
+                            Y_index = floor_div(i * TP + lane, OH * OW)
+                            Y_index_2 = T.alloc_var("int64")
+                            Y_index_2 = floor_mod(floor_div(i * TP + lane, OW), OH)
+                            Y_index_3 = T.alloc_var("int64")
+                            Y_index_3 = floor_mod(i * TP + lane, OW)
+                            Y[((Y_index * O_ + (j * TO + row + g * OG)) * OH + Y_index_2) * OW + Y_index_3] = y_value
 
     return kernel
 
@@ -320,33 +315,32 @@ def conv2d(
     Y_dense = with_an_element(Y_dense)
 
     programs = (
-        max(groups, 0) * max(tilelang.cdiv(N * OH * OW, TP), 0) * max(tilelang.cdiv(OG, TO), 0)
+        max(groups, 0) * max(tilelang.cdiv(OG, TO), 0) * max(tilelang.cdiv(N * OH * OW, TP), 0)
     )
     require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        width = lanes_at_once(4, [OG], X_dense, WEIGHT_dense, BIAS_dense, Y_dense)
-        conv2d_kernel(width)(
+        conv2d_kernel()(
             X_dense.view(-1),
             WEIGHT_dense.view(-1),
             BIAS_dense.view(-1),
             Y_dense.view(-1),
-            OG // width,
+            OG,
             N,
             OH,
             OW,
             CG,
             KH,
             KW,
+            dilation,
             stride,
             padding,
-            dilation,
             H,
             W,
             C,
             BIAS_given,
             O_,
-            tilelang.cdiv(N * OH * OW, TP),
             tilelang.cdiv(OG, TO),
+            tilelang.cdiv(N * OH * OW, TP),
             programs,
         )
     if Y_dense is not Y:

@@ -61,16 +61,22 @@ def avg_pool2d_kernel(
             # w = j*TW*stride + kw - padding
             w = j * TW * stride + kw - padding
             # load(X[n, c, h:h+TH*stride:stride, w:w+TW*stride:stride] -> x, pad=0)
-            x = tl.load(
-                X_ptr
-                + (((n * C + c) * H + h) * W + w)
-                + th_lanes[:, None] * stride * W
-                + tw_lanes[None, :] * stride,
-                mask=(th_lanes[:, None] >= floor_quotient(-h - 1, stride) + 1)
-                & (th_lanes[:, None] < floor_quotient(H - h - 1, stride) + 1)
-                & (tw_lanes[None, :] >= floor_quotient(-w - 1, stride) + 1)
-                & (tw_lanes[None, :] < floor_quotient(W - w - 1, stride) + 1),
-                other=0.0,
+            x = tl.trans(
+                tl.load(
+                    tl.trans(
+                        X_ptr
+                        + (((n * C + c) * H + h) * W + w)
+                        + th_lanes[:, None] * stride * W
+                        + tw_lanes[None, :] * stride,
+                    ),
+                    mask=tl.trans(
+                        (th_lanes[:, None] * stride > -h - 1)
+                        & (th_lanes[:, None] * stride <= H - h - 1)
+                        & (tw_lanes[None, :] * stride > -w - 1)
+                        & (tw_lanes[None, :] * stride <= W - w - 1),
+                    ),
+                    other=0.0,
+                ),
             )
             # add(y, x, y)
             y = y + x

@@ -6,8 +6,8 @@ import torch
 import triton
 import triton.language as tl
 
+TO = 128  # chosen for ascend910b4, one of 16, 32, 64, 128
 TP = 128  # chosen for ascend910b4, one of 32, 64, 128
-TO = 64  # chosen for ascend910b4, one of 16, 32, 64
 TK = 64  # chosen for ascend910b4, one of 16, 32, 64
 
 
@@ -53,8 +53,8 @@ def conv2d_kernel(
     padding,
     dilation,
     groups,
-    TP: tl.constexpr,
     TO: tl.constexpr,
+    TP: tl.constexpr,
     TK: tl.constexpr,
     BIAS_given: tl.constexpr,
     INDEX: tl.constexpr,
@@ -78,19 +78,19 @@ def conv2d_kernel(
     tp_lanes = tl.arange(0, TP).to(INDEX)
     to_lanes = tl.arange(0, TO).to(INDEX)
     tk_lanes = tl.arange(0, TK).to(INDEX)
-    i_count = -floor_quotient(-(N * OH * OW), TP)
     j_count = -floor_quotient(-OG, TO)
+    i_count = -floor_quotient(-(N * OH * OW), TP)
     # Each core takes every num_programs-th program.
-    for program in range(tl.program_id(0), groups * i_count * j_count, tl.num_programs(0)):
+    for program in range(tl.program_id(0), groups * j_count * i_count, tl.num_programs(0)):
         index = tl.cast(program, INDEX)
         # for g in range(groups):
-        # for i in range(ceil(N*OH*OW, TP)):
         # for j in range(ceil(OG, TO)):
-        g = index // (i_count * j_count)
-        i = index // j_count % i_count
-        j = index % j_count
-        # y = alloc([TP, TO], f32, init=0.0)
-        y = tl.full((TP, TO), 0.0, tl.float32)
+        # for i in range(ceil(N*OH*OW, TP)):
+        g = index // (j_count * i_count)
+        j = index // i_count % j_count
+        i = index % i_count
+        # y = alloc([TO, TP], f32, init=0.0)
+        y = tl.full((TO, TP), 0.0, tl.float32)
         # p = iota(TP, i*TP, N*OH*OW)
         p = i * TP + tp_lanes
         # n = p//(OH*OW)
@@ -107,26 +107,10 @@ def conv2d_kernel(
             k = k0 + tk_lanes
             # c = g*CG + k//(KH*KW)
             c = g * CG + k // (KH * KW)
-            # h = (oh*stride-padding)[:, None] + (k//KW%KH*dilation)[None, :]
-            h = oh[:, None] * stride - padding + k[None, :] // KW % KH * dilation
-            # v = (ow*stride-padding)[:, None] + (k%KW*dilation)[None, :]
-            v = ow[:, None] * stride - padding + k[None, :] % KW * dilation
-            # load(X[n[:, None], c[None, :], h, v] -> x, pad=0)
-            x_at = tl.maximum(
-                tl.minimum(
-                    n[:, None] * (C * H * W) + c[None, :] * (H * W) + h * W + v, N * C * H * W - 1
-                ),
-                0,
-            )
-            x_mask = (
-                (tp_lanes[:, None] < N * OH * OW - i * TP)
-                & (tk_lanes[None, :] < CG * KH * KW - k0)
-                & (h >= 0)
-                & (h < H)
-                & (v >= 0)
-                & (v < W)
-            )
-            x = tl.where(x_mask, tl.load(X_ptr + x_at), 0.0)
+            # h = (oh*stride-padding)[None, :] + (k//KW%KH*dilation)[:, None]
+            h = oh[None, :] * stride - padding + k[:, None] // KW % KH * dilation
+            # v = (ow*stride-padding)[None, :] + (k%KW*dilation)[:, None]
+            v = ow[None, :] * stride - padding + k[:, None] % KW * dilation
             # load(WF[o, k0:k0+TK] -> w)
             w_at = tl.maximum(
                 tl.minimum(
@@ -136,27 +120,43 @@ def conv2d_kernel(
             )
             w_mask = (to_lanes[:, None] < OG - j * TO) & (tk_lanes[None, :] < CG * KH * KW - k0)
             w = tl.where(w_mask, tl.load(WEIGHT_ptr + w_at), 0.0)
-            # gemm(x, w, y, trans_b=True)
-            y = tl.dot(x, tl.trans(w), y, input_precision="ieee")
+            # load(X[n[None, :], c[:, None], h, v] -> x, pad=0)
+            x_at = tl.maximum(
+                tl.minimum(
+                    n[None, :] * (C * H * W) + c[:, None] * (H * W) + h * W + v, N * C * H * W - 1
+                ),
+                0,
+            )
+            x_mask = (
+                (tk_lanes[:, None] < CG * KH * KW - k0)
+                & (tp_lanes[None, :] < N * OH * OW - i * TP)
+                & (h >= 0)
+                & (h < H)
+                & (v >= 0)
+                & (v < W)
+            )
+            x = tl.where(x_mask, tl.load(X_ptr + x_at), 0.0)
+            # gemm(w, x, y)
+            y = tl.dot(w, x, y, input_precision="ieee")
         # if present(BIAS):
         if BIAS_given:
             # load(BIAS[o] -> bias)
             bias_at = tl.maximum(tl.minimum(o, O_ - 1), 0)
             bias = tl.where(to_lanes < OG - j * TO, tl.load(BIAS_ptr + bias_at), 0.0)
-            # add(y, bias, y)
-            y = y + bias[None, :]
-        # store(y -> Y[n[:, None], o[None, :], oh[:, None], ow[:, None]])
+            # add(y, bias[:, None], y)
+            y = y + bias[:, None]
+        # store(y -> Y[n[None, :], o[:, None], oh[None, :], ow[None, :]])
         y_at = tl.maximum(
             tl.minimum(
-                n[:, None] * (O_ * OH * OW)
-                + o[None, :] * (OH * OW)
-                + oh[:, None] * OW
-                + ow[:, None],
+                n[None, :] * (O_ * OH * OW)
+                + o[:, None] * (OH * OW)
+                + oh[None, :] * OW
+                + ow[None, :],
                 N * O_ * OH * OW - 1,
             ),
             0,
         )
-        y_mask = (tp_lanes[:, None] < N * OH * OW - i * TP) & (to_lanes[None, :] < OG - j * TO)
+        y_mask = (to_lanes[:, None] < OG - j * TO) & (tp_lanes[None, :] < N * OH * OW - i * TP)
         tl.store(Y_ptr + y_at, y, mask=y_mask)
 
 
@@ -267,7 +267,7 @@ def conv2d(
         + 4,
         N * abs(OH) * abs(OW) + abs(OH) * abs(OW) + 384,
         N * abs(OH) * abs(OW) + abs(OW) + 384,
-        abs(OG) * abs(groups) + abs(OG) + 192,
+        abs(OG) * abs(groups) + abs(OG) + 384,
         CG,
         KH,
         CG * KH,
@@ -277,6 +277,10 @@ def conv2d(
         CG * KH * KW + KW + 192,
         abs(dilation),
         KH * abs(dilation) + abs(OH) * abs(stride) + abs(padding),
+        O_,
+        CG * KH * KW * O_,
+        CG * KH * KW * abs(OG) * abs(groups) + CG * KH * KW * abs(OG) + 385 * CG * KH * KW + 192,
+        2 * abs(OG) + 128,
         C,
         H,
         W,
@@ -293,19 +297,15 @@ def conv2d(
         + abs(OW) * abs(stride)
         + abs(padding),
         2 * N * abs(OH) * abs(OW) + 128,
-        O_,
-        CG * KH * KW * O_,
-        CG * KH * KW * abs(OG) * abs(groups) + CG * KH * KW * abs(OG) + 193 * CG * KH * KW + 192,
-        2 * abs(OG) + 64,
         N * O_ * abs(OH) * abs(OW),
         N * O_ * abs(OH) * abs(OH) * abs(OW) * abs(OW)
         + abs(OG) * abs(OH) * abs(OW) * abs(groups)
         + 384 * O_ * abs(OH) * abs(OW)
         + abs(OG) * abs(OH) * abs(OW)
-        + 193 * abs(OH) * abs(OW)
+        + 385 * abs(OH) * abs(OW)
         + abs(OW),
     )
-    programs = max(groups, 0) * max(triton.cdiv(N * OH * OW, TP), 0) * max(triton.cdiv(OG, TO), 0)
+    programs = max(groups, 0) * max(triton.cdiv(OG, TO), 0) * max(triton.cdiv(N * OH * OW, TP), 0)
     require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         conv2d_kernel[(min(programs, 20),)](
@@ -328,8 +328,8 @@ def conv2d(
             padding,
             dilation,
             groups,
-            TP=TP,
             TO=TO,
+            TP=TP,
             TK=TK,
             BIAS_given=BIAS_given,
             INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,

@@ -6,8 +6,8 @@ import torch
 import triton
 import triton.language as tl
 
+TO = 128  # chosen for h200, one of 16, 32, 64, 128
 TP = 128  # chosen for h200, one of 32, 64, 128
-TO = 64  # chosen for h200, one of 16, 32, 64
 TK = 16  # chosen for h200, one of 16, 32, 64
 
 
@@ -26,16 +26,16 @@ def conv2d_kernel(
     W,
     O_,
     CG,
-    KH,
-    KW,
+    KH: tl.constexpr,
+    KW: tl.constexpr,
     OG,
     OH,
     OW,
     stride,
     padding,
     dilation,
-    TP: tl.constexpr,
     TO: tl.constexpr,
+    TP: tl.constexpr,
     TK: tl.constexpr,
     BIAS_given: tl.constexpr,
     INDEX: tl.constexpr,
@@ -47,8 +47,6 @@ def conv2d_kernel(
     W = tl.cast(W, INDEX)
     O_ = tl.cast(O_, INDEX)
     CG = tl.cast(CG, INDEX)
-    KH = tl.cast(KH, INDEX)
-    KW = tl.cast(KW, INDEX)
     OG = tl.cast(OG, INDEX)
     OH = tl.cast(OH, INDEX)
     OW = tl.cast(OW, INDEX)
@@ -58,21 +56,21 @@ def conv2d_kernel(
     tp_lanes = tl.arange(0, TP).to(INDEX)
     to_lanes = tl.arange(0, TO).to(INDEX)
     tk_lanes = tl.arange(0, TK).to(INDEX)
-    i_count = -floor_quotient(-(N * OH * OW), TP)
     j_count = -floor_quotient(-OG, TO)
+    i_count = -floor_quotient(-(N * OH * OW), TP)
     program = tl.cast(tl.program_id(0), INDEX)
     # for g in range(groups):
-    # for i in range(ceil(N*OH*OW, TP)):
     # for j in range(ceil(OG, TO)):
+    # for i in range(ceil(N*OH*OW, TP)):
     # Groups of 8 rows of blocks: neighbouring programs share operands.
-    plane = program % (i_count * j_count)
-    group_start = plane // (8 * j_count) * 8
-    group_rows = tl.minimum(i_count - group_start, 8)
-    g = program // (i_count * j_count)
-    i = group_start + plane % (8 * j_count) % group_rows
-    j = plane % (8 * j_count) // group_rows
-    # y = alloc([TP, TO], f32, init=0.0)
-    y = tl.full((TP, TO), 0.0, tl.float32)
+    plane = program % (j_count * i_count)
+    group_start = plane // (8 * i_count) * 8
+    group_rows = tl.minimum(j_count - group_start, 8)
+    g = program // (j_count * i_count)
+    j = group_start + plane % (8 * i_count) % group_rows
+    i = plane % (8 * i_count) // group_rows
+    # y = alloc([TO, TP], f32, init=0.0)
+    y = tl.full((TO, TP), 0.0, tl.float32)
     # p = iota(TP, i*TP, N*OH*OW)
     p = i * TP + tp_lanes
     # n = p//(OH*OW)
@@ -89,47 +87,53 @@ def conv2d_kernel(
         k = k0 + tk_lanes
         # c = g*CG + k//(KH*KW)
         c = g * CG + k // (KH * KW)
-        # h = (oh*stride-padding)[:, None] + (k//KW%KH*dilation)[None, :]
-        h = oh[:, None] * stride - padding + k[None, :] // KW % KH * dilation
-        # v = (ow*stride-padding)[:, None] + (k%KW*dilation)[None, :]
-        v = ow[:, None] * stride - padding + k[None, :] % KW * dilation
-        # load(X[n[:, None], c[None, :], h, v] -> x, pad=0)
-        x_mask = (
-            (tp_lanes[:, None] < N * OH * OW - i * TP)
-            & (tk_lanes[None, :] < CG * KH * KW - k0)
-            & (h >= 0)
-            & (h < H)
-            & (v >= 0)
-            & (v < W)
-        )
-        x = tl.load(
-            X_ptr + n[:, None] * (C * H * W) + c[None, :] * (H * W) + h * W + v,
-            mask=x_mask,
-            other=0.0,
-        )
+        # h = (oh*stride-padding)[None, :] + (k//KW%KH*dilation)[:, None]
+        h = oh[None, :] * stride - padding + k[:, None] // KW % KH * dilation
+        # v = (ow*stride-padding)[None, :] + (k%KW*dilation)[:, None]
+        v = ow[None, :] * stride - padding + k[:, None] % KW * dilation
         # load(WF[o, k0:k0+TK] -> w)
         w = tl.load(
             WEIGHT_ptr + k0 + o[:, None] * (CG * KH * KW) + tk_lanes[None, :],
             mask=(to_lanes[:, None] < OG - j * TO) & (tk_lanes[None, :] < CG * KH * KW - k0),
             other=0.0,
         )
-        # gemm(x, w, y, trans_b=True)
-        y = tl.dot(x, tl.trans(w), y, input_precision="ieee")
+        # load(X[n[None, :], c[:, None], h, v] -> x, pad=0)
+        x_mask = (
+            (tk_lanes[:, None] < CG * KH * KW - k0)
+            & (tp_lanes[None, :] < N * OH * OW - i * TP)
+            & (h >= 0)
+            & (h < H)
+            & (v >= 0)
+            & (v < W)
+        )
+        x = tl.trans(
+            tl.load(
+                tl.trans(X_ptr + n[None, :] * (C * H * W) + c[:, None] * (H * W) + h * W + v),
+                mask=tl.trans(x_mask),
+                other=0.0,
+            ),
+        )
+        # gemm(w, x, y)
+        y = tl.dot(w, x, y, input_precision="ieee")
     # if present(BIAS):
     if BIAS_given:
         # load(BIAS[o] -> bias)
         bias = tl.load(BIAS_ptr + o, mask=to_lanes < OG - j * TO, other=0.0)
-        # add(y, bias, y)
-        y = y + bias[None, :]
-    # store(y -> Y[n[:, None], o[None, :], oh[:, None], ow[:, None]])
+        # add(y, bias[:, None], y)
+        y = y + bias[:, None]
+    # store(y -> Y[n[None, :], o[:, None], oh[None, :], ow[None, :]])
     tl.store(
-        Y_ptr
-        + n[:, None] * (O_ * OH * OW)
-        + o[None, :] * (OH * OW)
-        + oh[:, None] * OW
-        + ow[:, None],
-        y,
-        mask=(tp_lanes[:, None] < N * OH * OW - i * TP) & (to_lanes[None, :] < OG - j * TO),
+        tl.trans(
+            Y_ptr
+            + n[None, :] * (O_ * OH * OW)
+            + o[:, None] * (OH * OW)
+            + oh[None, :] * OW
+            + ow[None, :],
+        ),
+        tl.trans(y),
+        mask=tl.trans(
+            (to_lanes[:, None] < OG - j * TO) & (tp_lanes[None, :] < N * OH * OW - i * TP)
+        ),
     )
 
 
@@ -236,7 +240,7 @@ def conv2d(
         + 4,
         N * abs(OH) * abs(OW) + abs(OH) * abs(OW) + 384,
         N * abs(OH) * abs(OW) + abs(OW) + 384,
-        abs(OG) * abs(groups) + abs(OG) + 192,
+        abs(OG) * abs(groups) + abs(OG) + 384,
         CG,
         KH,
         CG * KH,
@@ -246,6 +250,10 @@ def conv2d(
         CG * KH * KW + KW + 48,
         abs(dilation),
         KH * abs(dilation) + abs(OH) * abs(stride) + abs(padding),
+        O_,
+        CG * KH * KW * O_,
+        CG * KH * KW * abs(OG) * abs(groups) + CG * KH * KW * abs(OG) + 385 * CG * KH * KW + 48,
+        2 * abs(OG) + 128,
         C,
         H,
         W,
@@ -262,19 +270,15 @@ def conv2d(
         + abs(OW) * abs(stride)
         + abs(padding),
         2 * N * abs(OH) * abs(OW) + 128,
-        O_,
-        CG * KH * KW * O_,
-        CG * KH * KW * abs(OG) * abs(groups) + CG * KH * KW * abs(OG) + 193 * CG * KH * KW + 48,
-        2 * abs(OG) + 64,
         N * O_ * abs(OH) * abs(OW),
         N * O_ * abs(OH) * abs(OH) * abs(OW) * abs(OW)
         + abs(OG) * abs(OH) * abs(OW) * abs(groups)
         + 384 * O_ * abs(OH) * abs(OW)
         + abs(OG) * abs(OH) * abs(OW)
-        + 193 * abs(OH) * abs(OW)
+        + 385 * abs(OH) * abs(OW)
         + abs(OW),
     )
-    programs = max(groups, 0) * max(triton.cdiv(N * OH * OW, TP), 0) * max(triton.cdiv(OG, TO), 0)
+    programs = max(groups, 0) * max(triton.cdiv(OG, TO), 0) * max(triton.cdiv(N * OH * OW, TP), 0)
     require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         with torch.cuda.device_of(X_dense):
@@ -297,8 +301,8 @@ def conv2d(
                 stride,
                 padding,
                 dilation,
-                TP=TP,
                 TO=TO,
+                TP=TP,
                 TK=TK,
                 BIAS_given=BIAS_given,
                 INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,

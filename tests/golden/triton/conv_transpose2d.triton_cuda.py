@@ -24,11 +24,11 @@ def conv_transpose2d_kernel(
     H,
     W,
     O_,
-    KH,
-    KW,
+    KH: tl.constexpr,
+    KW: tl.constexpr,
     OH,
     OW,
-    stride,
+    stride: tl.constexpr,
     padding,
     dilation,
     TP: tl.constexpr,
@@ -42,11 +42,8 @@ def conv_transpose2d_kernel(
     H = tl.cast(H, INDEX)
     W = tl.cast(W, INDEX)
     O_ = tl.cast(O_, INDEX)
-    KH = tl.cast(KH, INDEX)
-    KW = tl.cast(KW, INDEX)
     OH = tl.cast(OH, INDEX)
     OW = tl.cast(OW, INDEX)
-    stride = tl.cast(stride, INDEX)
     padding = tl.cast(padding, INDEX)
     dilation = tl.cast(dilation, INDEX)
     tp_lanes = tl.arange(0, TP).to(INDEX)

@@ -65,8 +65,7 @@ def depthwise_conv2d_kernel(
                 # load(X[n, c, h, first:first+T*stride:stride] -> x, pad=0)
                 x = tl.load(
                     X_ptr + (((n * C + c) * H + h) * W + first) + t_lanes * stride,
-                    mask=(t_lanes >= floor_quotient(-first - 1, stride) + 1)
-                    & (t_lanes < floor_quotient(W - first - 1, stride) + 1),
+                    mask=(t_lanes * stride > -first - 1) & (t_lanes * stride <= W - first - 1),
                     other=0.0,
                 )
                 # load(WEIGHT[c, 0, kh, kw] -> w)

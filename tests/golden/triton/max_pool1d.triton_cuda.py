@@ -51,8 +51,7 @@ def max_pool1d_kernel(
         # load(X[n, c, first:first+T*stride:stride] -> x, pad=-inf)
         x = tl.load(
             X_ptr + ((n * C + c) * L + first) + t_lanes * stride,
-            mask=(t_lanes >= floor_quotient(-first - 1, stride) + 1)
-            & (t_lanes < floor_quotient(L - first - 1, stride) + 1),
+            mask=(t_lanes * stride > -first - 1) & (t_lanes * stride <= L - first - 1),
             other=float("-inf"),
         )
         # max(y, x, y)

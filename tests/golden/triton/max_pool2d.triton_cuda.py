@@ -62,16 +62,22 @@ def max_pool2d_kernel(
             # w = j*TW*stride + kw*dilation - padding
             w = j * TW * stride + kw * dilation - padding
             # load(X[n, c, h:h+TH*stride:stride, w:w+TW*stride:stride] -> x, pad=-inf)
-            x = tl.load(
-                X_ptr
-                + (((n * C + c) * H + h) * W + w)
-                + th_lanes[:, None] * stride * W
-                + tw_lanes[None, :] * stride,
-                mask=(th_lanes[:, None] >= floor_quotient(-h - 1, stride) + 1)
-                & (th_lanes[:, None] < floor_quotient(H - h - 1, stride) + 1)
-                & (tw_lanes[None, :] >= floor_quotient(-w - 1, stride) + 1)
-                & (tw_lanes[None, :] < floor_quotient(W - w - 1, stride) + 1),
-                other=float("-inf"),
+            x = tl.trans(
+                tl.load(
+                    tl.trans(
+                        X_ptr
+                        + (((n * C + c) * H + h) * W + w)
+                        + th_lanes[:, None] * stride * W
+                        + tw_lanes[None, :] * stride,
+                    ),
+                    mask=tl.trans(
+                        (th_lanes[:, None] * stride > -h - 1)
+                        & (th_lanes[:, None] * stride <= H - h - 1)
+                        & (tw_lanes[None, :] * stride > -w - 1)
+                        & (tw_lanes[None, :] * stride <= W - w - 1),
+                    ),
+                    other=float("-inf"),
+                ),
             )
             # max(y, x, y)
             y = tl.maximum(y, x, propagate_nan=tl.PropagateNan.ALL)

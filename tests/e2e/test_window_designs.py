@@ -1,0 +1,64 @@
+"""Designs of windows that lie along planes, and of transposed convolutions phase by phase, are
+proved and mean what PyTorch computes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from test_autosketch import TASKS, proved_and_right, written
+
+from sketchc.agents.autosketch.designer import design
+from sketchc.runtime.tasks.task import load_task
+
+CHANNELS = (
+    "F.conv2d(x, (torch.arange(27.0).reshape(3, 1, 3, 3) / 13.0 - 1.0).to(x), padding=1, groups=3)",
+    ((2, 3, 10, 11),),
+)
+#: Windows, by what they are of.
+PLANES = {
+    "channels": CHANNELS,
+    **{name: TASKS[name] for name in ("largest_of_windows", "means_of_windows", "pooled_filter")},
+}
+#: Transposed convolutions: as many taps in each phase, two or one, and along one axis in groups
+#: with gaps between phases along the other.
+PHASES = {
+    "alike": (
+        "F.conv_transpose2d(x, (torch.arange(192.0).reshape(3, 4, 4, 4) / 96.0 - 1.0).to(x), "
+        "stride=2, padding=1)",
+        ((2, 3, 10, 11),),
+    ),
+    "ragged": (
+        "F.conv_transpose2d(x, (torch.arange(108.0).reshape(3, 4, 3, 3) / 54.0 - 1.0).to(x), "
+        "stride=2, padding=1)",
+        ((2, 3, 10, 11),),
+    ),
+    "groups": (
+        "F.conv_transpose2d(x, (torch.arange(72.0).reshape(4, 2, 3, 3) / 36.0 - 1.0).to(x), "
+        "stride=(4, 2), padding=(0, 1), dilation=(3, 1), groups=2)",
+        ((2, 4, 6, 7),),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANES)
+def test_windows_along_planes_mean_the_task(name: str, tmp_path: Path) -> None:
+    path = written(tmp_path, name, PLANES[name])
+    with load_task(str(path)) as task:
+        text = design(task, planes=True)
+        assert text != design(task)
+    assert re.search(r"l = \w+ % ", text)  # a lane's column
+    proved_and_right(name, text, path)
+
+
+@pytest.mark.parametrize("name", PHASES)
+def test_transposed_convolutions_by_phase_mean_the_task(name: str, tmp_path: Path) -> None:
+    path = written(tmp_path, name, PHASES[name])
+    with load_task(str(path)) as task:
+        text = design(task)
+    assert "% 2 == 0" not in text  # no lanes between the strides
+    proved_and_right(name, text, path)
