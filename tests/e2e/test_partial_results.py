@@ -32,6 +32,15 @@ LONG: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
     "few_rows": ("F.layer_norm(x, tuple(x.shape[1:]))", ((2, 64, 9000),)),
     "few_columns": ("x.sum((0, 2))", ((2100, 3, 200),)),
     "variance": ("torch.var(x) + x.mean()", ((1100, 1001),)),
+    "one_axis": ("x.sum()", ((2_000_003,),)),
+    "two_rows": ("x.amax(1)", ((2, 1_000_003),)),
+    "one_column": ("x.sum(0)", ((1_100_003, 3),)),
+    "few_planes": ("(x * x).sum((1, 2))", ((3, 17, 90_001),)),
+    "place": ("x.argmax()", ((1_500_007,),)),
+    "logarithm_of_sum": ("torch.logsumexp(x, 0)", ((1_300_001,),)),
+    "dot": ("x @ w", ((1_400_003,), (1_400_003,))),
+    "product": ("x @ w", ((8, 300_000), (300_000, 8))),
+    "products": ("(x @ w).relu() - 1", ((2, 16, 100_003), (2, 100_003, 24))),
     "two_losses": ("(x - w).abs().mean() / (x * w).sum().abs().add(1.0)", ((1100, 999),) * 2),
 }
 #: Sizes that a symbol has beside the others: of one, and primes on both sides of a tile.
@@ -39,7 +48,7 @@ OTHERS = (1, 2, 17, 257)
 SHORT: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
     "short": ("((x - w) ** 2).mean()", ((40, 60), (40, 60))),
     "many_rows": ("x.sum((1, 2))", ((4096, 20, 30),)),
-    "product": ("x @ w", ((8, 300000), (300000, 8))),
+    "product": ("x @ w", ((1024, 8192), (8192, 1024))),
 }
 
 

@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 
 def is_place_of(place: Pass, best: Pass) -> bool:
     """Whether a pass gives the first place at which the result of another pass stands."""
-    if best.operation not in ("max", "min") or place.operation != "min" or place.over != best.over:
+    if (
+        best.part is not None
+        or best.operation not in ("max", "min")
+        or place.operation != "min"
+        or place.over != best.over
+    ):
         return False
     held = Element(best.name, (), best.dtype)
     index, shape = [axis.ref for axis in best.over], [axis.extent for axis in best.over]

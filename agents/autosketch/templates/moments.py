@@ -56,7 +56,11 @@ def write_moments(writer: PhaseWriter, scope: Body, total: Pass, squares: Pass, 
 def _count(phases: Phases, total: Pass, squares: Pass) -> Number | None:
     """The number of a row's terms, where `total` is the sum of their differences to the first, and
     `squares` that of their squared deviations from the mean; else None."""
-    if not total.operation == squares.operation == "sum" or total.over != squares.over:
+    if (
+        total.part
+        or not total.operation == squares.operation == "sum"
+        or total.over != squares.over
+    ):
         return None
     match total.body, squares.body:
         case Apply("sub", (term, first)), Apply("mul", (Apply("sub", (same, mean)) as one, other)):

@@ -312,7 +312,7 @@ class PhaseWriter:
         hint = '"fastest", "accumulator"' if looped else '"fastest"'
         total, kept = self.carried(scope, each, loops) if looped else (each.name, each.dtype)
         scope.say(f"{total} = alloc([{width(dims)}]{spelled(kept)}{start}, llm_hint=[{hint}])")
-        inner = self.opened(scope, loops, along)
+        inner = self.opened(scope, loops, along, part=each.part)
         # How many terms of a block a lane adds up is the chip's: with few lanes f32 is too short.
         body = each.body if kept is each.dtype else Apply("cast", (each.body,), kept)
         operand = self.evaluated(inner, body, own, infix=True)
@@ -351,17 +351,25 @@ class PhaseWriter:
         inner.say(f"{COMBINES[operation]}({name}, {operand}, {name})")
 
     def opened(
-        self, scope: Body, loops: Sequence[Axis], along: Lanes | None, count: str = ""
+        self,
+        scope: Body,
+        loops: Sequence[Axis],
+        along: Lanes | None,
+        count: str = "",
+        part: Axis | None = None,
     ) -> Body:
         """Open loops of one program over `loops`, then tiles of `along`, the first `count` of them
-        or all; returns the inner body."""
+        or all; returns the inner body. `part`: the outermost loop runs through every n-th turn of
+        its own, where n is the extent of `part`, from the number of that on."""
         inner = scope
+        start, step = ("", "") if part is None else (f"{part.name}, ", f", {show(part.extent)}")
         for axis in loops:
-            head = f"for {axis.name} in range({show(axis.extent)}):"
+            head = f"for {axis.name} in range({start}{show(axis.extent)}{step}):"
             inner = inner.inner(axis.name, head, in_loop=True)
+            start = step = ""
         if along is not None and along.size is not None:
             hint = '@llm_hint("pipeline")'
-            head = f"for {along.variable} in range({count or along.count}):"
+            head = f"for {along.variable} in range({start}{count or along.count}{step}):"
             inner = inner.inner(along.variable, "", hint, head, in_loop=True)
         if along is not None:
             inner.bound |= along.names
