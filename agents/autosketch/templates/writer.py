@@ -365,7 +365,12 @@ class PhaseWriter:
         start, step = ("", "") if part is None else (f"{part.name}, ", f", {show(part.extent)}")
         for axis in loops:
             head = f"for {axis.name} in range({start}{show(axis.extent)}{step}):"
-            inner = inner.inner(axis.name, head, in_loop=True)
+            # Of rows side by side, one is loaded while another is worked on; a window is too short.
+            streams = (
+                along is None and axis == loops[-1] and not isinstance(axis.extent, ir.Literal)
+            )
+            hint = ("", '@llm_hint("pipeline")') if streams else ()
+            inner = inner.inner(axis.name, *hint, head, in_loop=True)
             start = step = ""
         if along is not None and along.size is not None:
             hint = '@llm_hint("pipeline")'
