@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from sketchc.agents.autosketch.loops import Apply, Element, Number, Scalar, at, row_major
+from sketchc.agents.autosketch.means import is_of_differences, number_of_squared
 from sketchc.agents.autosketch.phase import Pass, Phases, mapped
 from sketchc.agents.autosketch.templates.body import Body
 from sketchc.agents.autosketch.templates.lanes import Dims, width
@@ -56,20 +57,17 @@ def write_moments(writer: PhaseWriter, scope: Body, total: Pass, squares: Pass, 
 def _count(phases: Phases, total: Pass, squares: Pass) -> Number | None:
     """The number of a row's terms, where `total` is the sum of their differences to the first, and
     `squares` that of their squared deviations from the mean; else None."""
-    if (
-        total.part
-        or not total.operation == squares.operation == "sum"
-        or total.over != squares.over
-    ):
+    sums = total.operation == squares.operation == "sum"
+    if total.part is not None or not sums or total.over != squares.over:
         return None
-    match total.body, squares.body:
-        case Apply("sub", (term, first)), Apply("mul", (Apply("sub", (same, mean)) as one, other)):
-            found = _divisor(mean, total, first)
-            zeros = {axis.name: ir.Literal(0) for axis in total.over}
-            own = _in_memory(phases, first) == _in_memory(phases, at(term, zeros))
-            return found if one == other and same == term and own else None
-        case _:
-            return None
+    held = Element(total.name, (), total.dtype)
+    if not isinstance(total.body, Apply) or not is_of_differences(total.body, total.over):
+        return None
+    term, first = total.body.operands
+    zeros = {axis.name: ir.Literal(0) for axis in total.over}
+    if _in_memory(phases, first) != _in_memory(phases, at(term, zeros)):
+        return None
+    return number_of_squared(squares.body, term, held, first)
 
 
 def _in_memory(phases: Phases, scalar: Scalar) -> Scalar:
@@ -84,12 +82,3 @@ def _in_memory(phases: Phases, scalar: Scalar) -> Scalar:
         return attrs.evolve(element, source=base, index=(number,))
 
     return mapped(scalar, placed)
-
-
-def _divisor(mean: Scalar, total: Pass, first: Scalar) -> Number | None:
-    """What the sum of differences is divided by in a mean, which is that and the first term."""
-    match mean:
-        case Apply("add", (Apply("div", (Element(name, ()), Number() as count)), shift)):
-            return count if name == total.name and shift == first else None
-        case _:
-            return None
