@@ -9,20 +9,16 @@ from pathlib import Path
 import pytest
 
 torch = pytest.importorskip("torch")
+from designed_functions import designed, written  # noqa: E402
 from toolchains import require  # noqa: E402
 
 from sketchc.agents.autosketch.designer import design  # noqa: E402
-from sketchc.base.diagnostics import Source, has_errors  # noqa: E402
-from sketchc.checker.api import check  # noqa: E402
 from sketchc.cli.main import run  # noqa: E402
 from sketchc.interpreter.api import interpret  # noqa: E402
 from sketchc.ir import nodes as ir  # noqa: E402
 from sketchc.ir.evaluate import evaluate, host_values  # noqa: E402
-from sketchc.lowering.passes.pipeline import build_plan  # noqa: E402
-from sketchc.parsing.parser import parse  # noqa: E402
 from sketchc.runtime.tasks.task import load_task  # noqa: E402
 
-HEAD = "import torch\nimport torch.nn.functional as F\n\n\n"
 #: The body of a function of x (and w), and the shapes of its own inputs, which make it long.
 LONG: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
     "loss": ("((x - w) ** 2).mean()", ((1031, 1200), (1031, 1200))),
@@ -52,27 +48,11 @@ SHORT: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
 }
 
 
-def written(folder: Path, body: str, shapes: tuple[tuple[int, ...], ...]) -> Path:
-    names = "xw"[: len(shapes)]
-    inputs = ", ".join(f"torch.randn{shape} * 3 - 1" for shape in shapes)
-    path = folder / "task.py"
-    text = f"{HEAD}def f({', '.join(names)}):\n    return {body}\n\n\n"
-    path.write_text(f"{text}def get_inputs():\n    return [{inputs}]\n", "utf-8")
-    return path
-
-
 @pytest.mark.parametrize("name", LONG)
 def test_the_parts_mean_the_whole(name: str, tmp_path: Path) -> None:
     body, shapes = LONG[name]
-    with load_task(str(written(tmp_path, body, shapes))) as task:
-        text = design(task)
+    text, sketch = designed(written(tmp_path, body, shapes))
     assert "workspace: PARTIAL" in text
-    checked = check(Source("t.sketch", text))
-    assert checked.ok, [found.message for found in checked.diagnostics]
-    tree, found = parse(Source("t.sketch", text))
-    assert tree is not None
-    assert not has_errors(found)
-    sketch = build_plan(tree.entries[0], "cpp").plan.sketch
     symbols = [symbol.name for symbol in sketch.symbols]
     torch.manual_seed(1)
     for turn in range(len(OTHERS)):
