@@ -19,6 +19,8 @@ from sketchc.runtime.bench.text import THRESHOLDS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGE = DOCS / "BENCHMARKS.md"
+#: So many tasks of `level1` are listed.
+_SLOWEST = 10
 
 
 def check_speed(data: dict[str, Any]) -> list[str]:
@@ -80,6 +82,42 @@ def interleaved(data: dict[str, Any]) -> list[str]:
     return lines[:-1]
 
 
+def level1(data: dict[str, Any]) -> list[str]:
+    """The tasks of `level1` against eager, as `level1_gpu.py` packs them."""
+    import level1_gpu
+
+    tasks = data["tasks"]
+    first = next(task for task in tasks.values() if task.get("device"))
+    lines = [
+        f"{first['device']}, torch {first['torch']}, Triton {first['triton']}.",
+        "",
+        "| category | tasks | right | geometric mean | asked for | fast_1 |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for one in level1_gpu.totals(tasks):
+        lines.append(
+            f"| {one.category} | {one.tasks} | {one.right} | {one.mean:.2f} | {one.wanted:.2f} | "
+            f"{one.fast:.0%} |"
+        )
+    ratios = {name: level1_gpu.speedup(task) for name, task in tasks.items()}
+    slow = sorted((ratio, name) for name, ratio in ratios.items() if ratio is not None)[:_SLOWEST]
+    lines += [
+        "",
+        "| the slowest beside eager | eager | ours | ratio | plan |",
+        "|---|---|---|---|---|",
+    ]
+    for ratio, name in slow:
+        eager, ours = level1_gpu.medians(tasks[name])
+        plan = level1_gpu.chosen_text(tasks[name])
+        lines.append(f"| {name} | {eager:.3g} ms | {ours:.3g} ms | {ratio:.2f} | {plan} |")
+    wrong = [
+        f"{name}: {task.get('failure') or task.get('wrong')}"
+        for name, task in tasks.items()
+        if ratios[name] is None
+    ]
+    return [*lines, "", f"Not right, or not measured: {'; '.join(wrong) or 'none'}."]
+
+
 def _speedup(found: dict[str, Any], baseline: str) -> float | None:
     """Of medians; None for a kernel that failed, or may not be compared."""
     gain = found.get("baselines", {}).get(baseline, {}).get("speedup")
@@ -101,6 +139,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "check_speed": check_speed,
     "cpu_interleaved": interleaved,
     "gpu_interleaved": interleaved,
+    "level1_h200": level1,
 }
 
 

@@ -18,12 +18,11 @@ def plan_for(
     hardware: str | None,
     constants: Mapping[str, Scalar],
     task: TaskDescription | None,
-    sizes: Mapping[str, int] | None = None,
 ) -> PlannedSketch:
-    """The plan of a sketch in which what stays open is chosen for the task's own sizes, with those
-    of `sizes` in their place. It is chosen whatever the sizes where there is no `task`, where the
-    sketch does not fit it or its tensors are empty, and where the cost model has not been compared
-    with times of the target's kernels. Raises as `build_plan` does.
+    """The plan of a sketch in which what stays open is chosen for the task's own sizes. It is
+    chosen whatever the sizes where there is no `task`, where the sketch does not fit it or its
+    tensors are empty, and where the cost model has not been compared with times of the target's
+    kernels. Raises as `build_plan` does.
     """
     planned = build_plan(tree, target, hardware, constants)
     if task is None or planned.plan.capabilities.trusted_below is None:
@@ -32,7 +31,6 @@ def plan_for(
         own = bind(planned.plan.sketch, task, constants).symbols
     except UsageError:  # verification says what does not fit
         return planned
-    found = {name: (sizes or {}).get(name, size) for name, size in own.items()}
-    if min(found.values(), default=0) < 1:
+    if min(own.values(), default=0) < 1:
         return planned
-    return build_plan(tree, target, hardware, constants, sizes=found)
+    return build_plan(tree, target, hardware, constants, sizes=own)

@@ -98,9 +98,8 @@ class VerifyRequest:
     timeout: float = 300.0
     #: Seconds for further cases, which reach what the planned cases do not.
     budget: float = 120.0
-    #: Sizes, in place of the task's own, for which is chosen what a sketch leaves open; None: it is
-    #: chosen whatever the sizes.
-    sizes: Mapping[str, int] | None = attrs.field(factory=dict)
+    #: Whether what a sketch leaves open is chosen for the own sizes of the task.
+    sized: bool = True
     #: The sketch lowered without a task: whatever the sizes.
     lowered: Candidate | None = attrs.field(default=None, repr=False)
 
@@ -238,7 +237,7 @@ def _goes_by_sizes(request: VerifyRequest) -> bool:
 
     target, _ = options.resolve_target(request.target, request.hardware)
     compared = load_target(target).capabilities.trusted_below is not None
-    return compared and request.sizes is not None
+    return compared and request.sized
 
 
 def lowered_early(request: VerifyRequest) -> VerifyRequest:
@@ -263,7 +262,7 @@ def types_of(described: TaskDescription) -> sketches.TaskTypes:
 def lower(request: VerifyRequest, task: TaskDescription | None = None) -> Candidate:
     """The candidate of a sketch: lowered, with the toolchain that runs it; needs no `task`, but for
     a sketch with `types:` the types of one. Where there is one, what the sketch leaves open is
-    chosen for its own sizes, or for those of the request.
+    chosen for its own sizes, unless the request is not `sized`.
 
     Raises `SketchError` for a sketch that does not lower and `UsageError` for unknown names.
     """
@@ -280,11 +279,11 @@ def lower(request: VerifyRequest, task: TaskDescription | None = None) -> Candid
     target, chip = options.resolve_target(request.target, request.hardware)
     dtypes = None if task is None else types_of(task)
     source, tree = sketches.load_sketch(request.file, request.sketch, dtypes)
-    sized = None if request.sizes is None else task
+    sized = task if request.sized else None
 
     def lowered(tiles: Mapping[str, Scalar]) -> tuple[Plan, Kernel]:
         values = {**constants, **tiles}
-        plan = plan_for(tree, target, chip, values, sized, request.sizes).plan
+        plan = plan_for(tree, target, chip, values, sized).plan
         return plan, load_target(target).emit(plan)
 
     with sketches.pointing_into(source):
@@ -368,7 +367,8 @@ def signature_plan(request: VerifyRequest, task: TaskClient) -> tuple[Plan, Sour
             refuse("--sketch picks a sketch of a file; with a kernel, say --signature FILE, too")
         described = signature.signature_of(task, _identifier(task.path.stem))
         return signature.signature_plan(described, target, chip), None
-    source, tree = sketches.load_sketch(request.signature, request.sketch, types_of(task))
+    dtypes = types_of(task.describe())
+    source, tree = sketches.load_sketch(request.signature, request.sketch, dtypes)
     planned = sketches.plan_sketch(source, tree, target, chip, dict(request.constants))
     return planned.plan, source
 

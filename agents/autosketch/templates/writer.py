@@ -80,6 +80,7 @@ from sketchc.ir import symbolic
 from sketchc.ir.show import show
 from sketchc.ir.walk import free_name, names, substitute
 
+_PIPELINE = '@llm_hint("pipeline")'
 #: A longer expression is computed in steps.
 _LONGEST = 48
 _NAME = 6
@@ -365,17 +366,14 @@ class PhaseWriter:
         start, step = ("", "") if part is None else (f"{part.name}, ", f", {show(part.extent)}")
         for axis in loops:
             head = f"for {axis.name} in range({start}{show(axis.extent)}{step}):"
-            # Of rows side by side, one is loaded while another is worked on; a window is too short.
-            streams = (
-                along is None and axis == loops[-1] and not isinstance(axis.extent, ir.Literal)
-            )
-            hint = ("", '@llm_hint("pipeline")') if streams else ()
-            inner = inner.inner(axis.name, *hint, head, in_loop=True)
+            if along is None and axis == loops[-1] and axis.name not in self.windows:
+                inner = inner.inner(axis.name, "", _PIPELINE, head, in_loop=True)
+            else:
+                inner = inner.inner(axis.name, head, in_loop=True)
             start = step = ""
         if along is not None and along.size is not None:
-            hint = '@llm_hint("pipeline")'
             head = f"for {along.variable} in range({start}{count or along.count}{step}):"
-            inner = inner.inner(along.variable, "", hint, head, in_loop=True)
+            inner = inner.inner(along.variable, "", _PIPELINE, head, in_loop=True)
         if along is not None:
             inner.bound |= along.names
         return inner

@@ -133,8 +133,8 @@ def bench(
     """
     with task_errors(as_json=as_json):
         constants = options.parse_assignments(settings, "--set")
+        request = VerifyRequest("", constants=constants, sketch=name, **asked)
         sizes = positive_sizes(symbols)
-        request = VerifyRequest("", constants=constants, sketch=name, sizes=sizes, **asked)
         if find_spec("torch") is None:  # which everything is measured against, in other processes
             raise ModuleNotFoundError("No module named 'torch'", name="torch")
         from sketchc.runtime.bench.schedule import Schedule, Settings

@@ -230,7 +230,7 @@ def _run(
 
     def tune(sketch: str) -> Tuning:
         request = VerifyRequest(
-            sketch, asked.target, asked.hardware, asked.constants, seed=seed, sizes=None
+            sketch, asked.target, asked.hardware, asked.constants, seed=seed, sized=False
         )
         own = TuneRequest(request, limits, {}, threads, given["store"])
         with timing_progress("tune", sketch, quiet=given["quiet"]) as say:

@@ -140,7 +140,7 @@ def tune(
 
         constants = options.parse_assignments(settings, "--set")
         request = VerifyRequest(
-            file, constants=constants, sketch=name, seed=seed, sizes=None, **asked
+            file, constants=constants, sketch=name, seed=seed, sized=False, **asked
         )
         alone = _is_task_alone(request, task, output)
         if plot is not None:
