@@ -31,7 +31,7 @@ def is_place_of(place: Pass, best: Pass) -> bool:
     ):
         return False
     held = Element(best.name, (), best.dtype)
-    index, shape = [axis.ref for axis in best.over], [axis.extent for axis in best.over]
+    index, shape = tuple(axis.ref for axis in best.over), [axis.extent for axis in best.over]
     return place.body == place_if_found(best.body, held, index, shape)
 
 
