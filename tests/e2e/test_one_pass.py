@@ -10,7 +10,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 from designed_functions import designed, written  # noqa: E402
+from toolchains import require  # noqa: E402
 
+from sketchc.cli.main import run  # noqa: E402
 from sketchc.interpreter.api import interpret  # noqa: E402
 
 PLACES = {
@@ -55,6 +57,14 @@ def test_places_are_found_in_one_pass(name: str, tmp_path: Path) -> None:
         sizes = dict(zip(symbols, size, strict=True))
         (found,) = interpret(sketch, {"X": x}, sizes, {}).outputs.values()
         assert np.array_equal(found, wanted.numpy(), equal_nan=True), size
+
+
+@pytest.mark.parametrize("target", ["cpp", "cuda_c", "triton_cuda"])
+def test_gen_leaves_a_kernel_that_passed(target: str, tmp_path: Path) -> None:
+    require(target)
+    path = written(tmp_path, PLACES["argmax"], ((5, 30, 600),))
+    words = ["gen", str(path), "-t", target, "--designer", "builtin", "--no-bench", "--quiet"]
+    assert run([*words, "-o", str(tmp_path / "out")]) == 0
 
 
 @pytest.mark.parametrize("name", VARIANCES)
