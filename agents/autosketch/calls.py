@@ -34,6 +34,14 @@ _NOUNS = {
 IDENTITIES = {"sum": "0", "prod": "1", "max": "-inf", "min": "inf"}
 COMBINES = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
 
+
+def identity_of(operation: str, dtype: DType) -> str:
+    """What a reduction begins with, as text; the extrema of integers with the worst of the type."""
+    if operation in ("max", "min") and dtype.limits is not None:
+        return str(dtype.limits[0 if operation == "max" else 1])
+    return IDENTITIES[operation]
+
+
 #: What a store promises whose places are those of a row in another order.
 PERMUTED = ", unique=True, covers=True"
 

@@ -267,8 +267,12 @@ def _plane(phase: Phase) -> tuple[Axis, ...]:
 
 
 def _besides(phase: Phase) -> set[str]:
-    """The names of axes that a phase uses in numbers and conditions, outside of any index."""
-    found: set[str] = set()
+    """The names of axes that a phase uses in numbers and conditions, outside of any index, or for
+    parts of a reduction."""
+    parts_of = [each.part for each in phase.passes]
+    if isinstance(phase.fold, Product):
+        parts_of.append(phase.fold.part)
+    found = {axis.name for axis in parts_of if axis is not None}
     for part in itertools.chain.from_iterable(map(parts, phase.scalars())):
         match part:
             case Number(value) if isinstance(value, ir.Expr):

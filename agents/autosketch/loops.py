@@ -91,7 +91,9 @@ class Map:
 @attrs.frozen
 class Reduction:
     """`body` combined over the axes `over`, at each index of `axes`; `operation` is "sum", "prod",
-    "max" or "min"."""
+    "max" or "min". `part`: one of `axes`, of a constant extent n, at whose index only every n-th
+    block of the terms counts, from the block of that number on; which terms are a block is left to
+    the template."""
 
     name: str
     axes: tuple[Axis, ...]
@@ -99,6 +101,7 @@ class Reduction:
     over: tuple[Axis, ...]
     operation: str
     body: Scalar
+    part: Axis | None = None
 
 
 @attrs.frozen
@@ -224,7 +227,8 @@ def is_product(value: Value) -> bool:
     of which lacks an axis of the result."""
     match value:
         case Reduction(operation="sum", body=Apply("mul", operands)):
-            axes = {axis.name for axis in value.axes if axis.extent != ir.Literal(1)}
+            wide = (axis for axis in value.axes if axis.extent != ir.Literal(1))
+            axes = {axis.name for axis in wide if axis != value.part}
             used = [{n for e in elements(each) for n in names_in(e.index)} for each in operands]
             return all(axes - names for names in used)
         case _:

@@ -67,6 +67,20 @@ def is_of_differences(term: Scalar, over: Iterable[Axis]) -> bool:
     return names_below(term.operands[1]).isdisjoint(axis.name for axis in over)
 
 
+def number_of_squared(squared: Scalar, term: Scalar, total: Scalar, first: Scalar) -> Number | None:
+    """The number n where `squared` is the square of `term` less the mean, which is total/n + first;
+    None where it is none."""
+    match squared:
+        case Apply("mul", (Apply("sub", (same, mean)) as one, other)) if (one, same) == (
+            other,
+            term,
+        ):
+            match mean:
+                case Apply("add", (Apply("div", (over, Number() as count)), shift)):
+                    return count if (over, shift) == (total, first) else None
+    return None
+
+
 def _twin(name: str) -> str:
     """The name of the sum of differences beside a plain sum."""
     return f"{name}_differences"

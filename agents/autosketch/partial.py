@@ -22,6 +22,11 @@ from sketchc.ir.walk import free_name, names
 _FEW, _PARTS = 128, 1024
 #: The fewest terms of all results that are worth launches of their own.
 _TERMS = 1 << 20
+#: Blocks of one axis are dealt to at least four parts, each with at least so many terms.
+_FEWEST_PARTS, _PART_TERMS = 4, 1 << 13
+#: A matrix product is in parts where there are fewer blocks of so many elements than the second
+#: number: each has at least so many terms.
+_BLOCK, _FEW_BLOCKS, _BLOCK_TERMS = 128 * 128, 256, 1 << 12
 
 
 def with_partial_results(loops: Loops, sizes: Mapping[str, int]) -> tuple[Loops, frozenset[str]]:
@@ -33,15 +38,17 @@ def with_partial_results(loops: Loops, sizes: Mapping[str, int]) -> tuple[Loops,
     kept = set()
     for name, value in loops.values.items():
         parts = _parts(value, sizes) if isinstance(value, Reduction) else ()
-        if not isinstance(value, Reduction) or not parts:
+        blocks = _blocks(value, parts, sizes) if isinstance(value, Reduction) else ()
+        if not isinstance(value, Reduction) or not (parts or blocks):
             values[name] = value
             continue
         inner = tuple(axis for axis in value.over if axis not in parts)
         own = free_name(f"{name}_parts", {*loops.values, *values})
-        axes = (*value.axes, *parts)
-        values[own] = attrs.evolve(value, name=own, axes=axes, over=inner)
+        axes = (*blocks, *value.axes, *parts)
+        part = blocks[0] if blocks else None
+        values[own] = attrs.evolve(value, name=own, axes=axes, over=inner, part=part)
         body = Element(own, tuple(axis.ref for axis in axes), value.dtype)
-        values[name] = attrs.evolve(value, over=parts, body=body)
+        values[name] = attrs.evolve(value, over=(*blocks, *parts), body=body)
         if largest > _elements(value.axes, sizes):
             kept.add(name)
     return attrs.evolve(loops, values=values), frozenset(kept)
@@ -60,6 +67,28 @@ def _parts(value: Reduction, sizes: Mapping[str, int]) -> tuple[Axis, ...]:
             break
         found = (*found, axis)
     return found if _elements(found, sizes) > 1 else ()
+
+
+def _blocks(value: Reduction, outer: Sequence[Axis], sizes: Mapping[str, int]) -> tuple[Axis, ...]:
+    """The axis of the numbers of parts of the one axis that is left of a reduction, whose blocks go
+    to the parts in turn; none where the reduction has programs enough without."""
+    wide = [axis for axis in value.over if axis.extent != ir.Literal(1) and axis not in outer]
+    results, length = _elements(value.axes, sizes), _elements(wide, sizes)
+    if len(wide) != 1 or isinstance(wide[0].extent, ir.Literal) or not results:
+        return ()
+    if is_product(value):
+        programs, enough, block = results / _BLOCK, _FEW_BLOCKS, _BLOCK_TERMS
+    elif results < _FEW and results * _elements(value.over, sizes) >= _TERMS:
+        programs, enough, block = results * _elements(outer, sizes), _PARTS, _PART_TERMS
+    else:
+        return ()
+    parts = 1
+    while parts * programs < enough and 2 * parts * block <= length:
+        parts *= 2
+    if parts < _FEWEST_PARTS:
+        return ()
+    taken = {axis.name for axis in (*value.axes, *value.over)}
+    return (Axis(free_name("part", taken), ir.Literal(parts)),)
 
 
 def _elements(axes: Sequence[Axis], sizes: Mapping[str, int]) -> int:

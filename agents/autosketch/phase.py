@@ -27,13 +27,15 @@ from sketchc.ir.walk import names
 @attrs.frozen
 class Pass:
     """A reduction of a row: `body` over the axes `over`. The result of an earlier pass is an
-    element of that pass's name without an index."""
+    element of that pass's name without an index. `part`: the axis of the rows at which only a part
+    of the terms counts, as in `Reduction`."""
 
     name: str
     operation: str
     dtype: DType
     over: tuple[Axis, ...]
     body: Scalar
+    part: Axis | None = None
 
 
 _OfAxes = Callable[[tuple[Axis, ...]], tuple[Axis, ...]]
@@ -47,7 +49,7 @@ Digits = tuple[tuple[Axis, ir.Expr], ...]
 class Product:
     """The sum over `over` of left * right, for each of `down` (axes of `left` alone) and `across`
     (those of `right` alone): a matrix product. `digits`: by the name of a joint axis, the axes that
-    it runs through."""
+    it runs through. `part`: as in `Pass`."""
 
     name: str
     dtype: DType
@@ -57,6 +59,7 @@ class Product:
     left: Element
     right: Element
     digits: Mapping[str, Digits] = {}
+    part: Axis | None = None
 
     @property
     def groups(self) -> tuple[tuple[Axis, ...], ...]:
@@ -82,7 +85,7 @@ class Product:
         """The product as text."""
         factors = f"{text(self.left)} * {text(self.right)}"
         blocks = f"{ranges(self.down)}; {ranges(self.across)}"
-        yield f"    {self.name}[{blocks}] = sum[{ranges(self.over)}] {factors}"
+        yield f"    {self.name}[{blocks}] = sum[{ranges(self.over)}{in_part(self)}] {factors}"
 
 
 @attrs.frozen
@@ -344,12 +347,19 @@ class Phases:
             step = "" if phase.step is None else f"in each [{ranges([phase.step])}]: "
             yield f"{step}{phase.target} for each [{ranges(phase.rows)}]:"
             for each in phase.passes:
-                yield f"    {each.name} = {each.operation}[{ranges(each.over)}] {text(each.body)}"
+                over = f"{ranges(each.over)}{in_part(each)}"
+                yield f"    {each.name} = {each.operation}[{over}] {text(each.body)}"
             if phase.fold is not None:
                 yield from phase.fold.lines()
             place = ", ".join(map(show, phase.place))
             columns = ranges(phase.columns)
             yield f"    [{columns}] {phase.target}[{place}] = {text(phase.result)}"
+
+
+def in_part(held: Pass | Product) -> str:
+    """The suffix of the ranges of a reduction of which only a part counts."""
+    part = held.part
+    return "" if part is None else f"; part {part.name} of {show(part.extent)}"
 
 
 def _is_next(extent: ir.Expr, other: ir.Expr) -> bool:

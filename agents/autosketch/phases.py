@@ -438,7 +438,8 @@ class Builder:
         wide = [axis for axis in over if axis.extent != ir.Literal(1)]
         if not wide or not all(axis.name in one & other for axis in wide):
             return None
-        if not names_in(element.index) <= one | other:
+        part = _part(value, element.index, axes)
+        if not names_in(element.index) - {part and part.name} <= one | other:
             return None
         alone = [tuple(a for a in axes if a.name in names) for names in (one - other, other - one)]
         if not alone[0] or not alone[1]:
@@ -449,7 +450,7 @@ class Builder:
         (down, across), (first, second) = alone, factors
         assert first is not None
         assert second is not None
-        return Product("product", value.dtype, down, across, tuple(wide), first, second)
+        return Product("product", value.dtype, down, across, tuple(wide), first, second, part=part)
 
     def factor(self, scalar: Scalar, axes: Mapping[str, ir.Expr]) -> Element | None:
         """The element that a factor of a product is, of one of the task's tensors or of a value
@@ -568,11 +569,13 @@ class Builder:
         apart = _apart(over, passes.values())
         body = at(body, {old.name: new.ref for old, new in zip(over, apart, strict=True)})
         over = apart
+        part = _part(reduction, index, rows)
         for each in passes.values():
-            if (each.operation, each.over, each.body) == (reduction.operation, over, body):
+            found = (each.operation, each.over, each.body, each.part)
+            if found == (reduction.operation, over, body, part):
                 return each.name
         name = free_name(_NAMES[reduction.operation], passes)
-        passes[name] = Pass(name, reduction.operation, reduction.dtype, over, body)
+        passes[name] = Pass(name, reduction.operation, reduction.dtype, over, body, part)
         return name
 
     def workspace(self, value: Value) -> str:
@@ -634,6 +637,14 @@ class Builder:
             place = ir.Literal(0) if first else symbolic.simplify(behind)
             if body is not None:
                 self.tensor(self.held[each.name], axes, at(body, own), (place,))
+
+
+def _part(value: Reduction, index: Index, axes: Sequence[Axis]) -> Axis | None:
+    """The axis of a phase, of `axes`, at which only a part of a reduction's terms counts."""
+    if value.part is None:
+        return None
+    place = index[value.axes.index(value.part)]
+    return next(axis for axis in axes if axis.ref == place)
 
 
 def _whole(value: Scan | Best | Rank, element: Element, axes: Sequence[Axis]) -> bool:

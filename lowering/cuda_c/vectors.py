@@ -85,7 +85,8 @@ def at_lanes(loop: nodes.LaneLoop) -> Vectors | None:
                 case nodes.Select() if any(isinstance(p, nodes.Element) for p in nodes.parts(part)):
                     return None  # what is not chosen may not be there
                 case nodes.Scalar(value=number) | nodes.Select(condition=number):
-                    numbered = numbered or moves(number)
+                    # What an earlier definition holds needs no number of a lane to be read.
+                    numbered |= any(name.name == loop.variable for name in references(number))
     if not read and not written:
         return None
     width = BYTES // max(dtype.bytes for dtype in (*read.values(), *written.values()))

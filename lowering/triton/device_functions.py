@@ -273,30 +273,32 @@ def log1p(x):
 
 @triton.jit
 def expm1(x):
-    """exp(x) - 1, 4 ulp. In f32 by exp(k ln 2 + r) = 2^k exp(r), with Taylor's polynomial of the
-    7th degree for exp(r) - 1 (|r| <= ln 2 / 2: 0.3 ulp); else an error in exp(x), near 1, is
-    divided out by its own logarithm."""
-    if x.dtype == tl.float32:
-        held = tl.minimum(tl.maximum(x, -60.0), 89.0)  # beyond, the result is -1 or infinite
-        whole = (held * 1.4426950408889634 + 12582912.0) - 12582912.0
-        rest = tl.fma(whole, -0.693145751953125, held)
-        rest = tl.fma(whole, -1.4286068203094172e-06, rest)
-        terms = tl.fma(rest, 1.984127e-04, 1.3888889e-03)
-        terms = tl.fma(rest, terms, 8.333333e-03)
-        terms = tl.fma(rest, terms, 4.1666668e-02)
-        terms = tl.fma(rest, terms, 0.16666667)
-        terms = tl.fma(rest, terms, 0.5)
-        near = tl.fma(rest * rest, terms, rest)
-        half = ((whole.to(tl.int32) + 126) << 23).to(tl.float32, bitcast=True)  # of 2^k
-        far = (half * near + (half - 0.5)) * 2
-        result = tl.where(whole == 0, near, far)
-        result = tl.where((x == 0) | (x != x), x, result)  # the sign of a zero stays
-    else:
+    """exp(x) - 1, 3 ulp. In f32 it is 2**n * (e**r - 1) + (2**n - 1), where |r| is at most half of
+    log(2) and Taylor's series of e**r - 1 has seven terms (the eighth is 2**-26 of the first). In
+    f64, an error in exp(x) is divided out by its own logarithm, near 1."""
+    if x.dtype == tl.float64:
         grown = tl.exp(x)
         cancels = (grown > 0.5) & (grown < 2) & (grown != 1)
         scale = tl.where(cancels, tl.log(grown), 1)
         precise = (grown - 1) * (tl.where(cancels, x, 1) / scale)
         result = tl.where(grown == 1, x, precise)
+    else:
+        inside = nan_minimum(nan_maximum(x, -20.0), 89.0)  # -1 and infinite beyond
+        shifted = inside * 1.4426950408889634 + 12582912.0  # its last bits are the number n
+        n = shifted - 12582912.0
+        # n times the first part of log(2), which has 15 bits, is exact.
+        r = (inside - n * 0.693145751953125) - n * 1.4286068203094173e-06
+        series = r * (1.0 / 5040) + 1.0 / 720
+        series = series * r + 1.0 / 120
+        series = series * r + 1.0 / 24
+        series = series * r + 1.0 / 6
+        series = series * r + 0.5
+        series = series * (r * r) + r
+        # Half of the power: 2**128 is none.
+        half = (shifted.to(tl.int32, bitcast=True) << 23) + 0x3F000000
+        half = half.to(tl.float32, bitcast=True)
+        result = (half * series + (half - 0.5)) * 2
+        result = tl.where(tl.abs(x) < 1e-10, x, result)
     return result
 
 

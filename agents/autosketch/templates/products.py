@@ -64,7 +64,7 @@ def write_product(writer: PhaseWriter, top: Body, product: Product) -> None:
     scope.say(
         f"{product.name} = alloc([{width((down, across))}]{dtype}, init=0, llm_hint=[{hint}])"
     )
-    inner = writer.opened(scope, (), over)
+    inner = writer.opened(scope, (), over, part=product.part)
     multiply(writer, inner, (product.left, product.right), (down, over, across), product.name)
     scope.finished()
     writer.result(scope, (down, across))

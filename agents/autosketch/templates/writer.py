@@ -16,9 +16,9 @@ import attrs
 
 from sketchc.agents.autosketch.calls import (
     COMBINES,
-    IDENTITIES,
     PERMUTED,
     call,
+    identity_of,
     in_expression,
     in_one_type,
     listed,
@@ -56,6 +56,7 @@ from sketchc.agents.autosketch.phase import (
 from sketchc.agents.autosketch.templates.attention import write_attention
 from sketchc.agents.autosketch.templates.body import Body
 from sketchc.agents.autosketch.templates.doubles import Doubles
+from sketchc.agents.autosketch.templates.extremes import is_place_of, write_extreme
 from sketchc.agents.autosketch.templates.lanes import (
     Dims,
     Lanes,
@@ -66,6 +67,7 @@ from sketchc.agents.autosketch.templates.lanes import (
     step_in,
     width,
 )
+from sketchc.agents.autosketch.templates.moments import write_moments
 from sketchc.agents.autosketch.templates.orders import write_best, write_places
 from sketchc.agents.autosketch.templates.products import write_product
 from sketchc.agents.autosketch.templates.scans import write_scan
@@ -87,13 +89,6 @@ def _length(text: str) -> int:
     """How long an expression is, where each name but the shortest counts for `_NAME` characters:
     names, and the numbers that they end in, do not decide how phases that are alike are written."""
     return len(re.sub(r"\w{4,}", "x" * _NAME, text))
-
-
-def _identity(each: Pass) -> str:
-    limits = each.dtype.limits
-    if each.operation in ("max", "min") and limits is not None:
-        return str(limits[0] if each.operation == "max" else limits[1])
-    return IDENTITIES[each.operation]
 
 
 def _uses(*scalars: Scalar) -> Counter[Scalar]:
@@ -200,8 +195,15 @@ class PhaseWriter:
         if lanes is not None:
             scope.bound |= lanes.names
         dims: Dims = () if lanes is None else (lanes,)
-        for each in phase.passes:
-            self.reduced(scope, each, dims)
+        left = list(phase.passes)
+        while left:
+            first, *left = left
+            if left and self.beside is not None and is_place_of(left[0], first):
+                write_extreme(self, scope, first, left.pop(0), dims)
+            elif left and write_moments(self, scope, first, left[0], dims):
+                del left[0]
+            else:
+                self.reduced(scope, first, dims)
         if isinstance(phase.fold, Scattered):
             write_scatter(self, scope, phase.fold, dims)
             return
@@ -304,49 +306,73 @@ class PhaseWriter:
 
     def reduced(self, scope: Body, each: Pass, dims: Dims) -> None:
         """Write one pass over the row."""
-        wide = [axis for axis in each.over if axis.name not in self.windows]
-        along = None
-        if self.beside is None and wide:
-            along = self.lanes(self.longest(wide))
-        loops = [axis for axis in each.over if along is None or axis != along.axis]
+        along, loops = self.cut(each.over)
         looped = bool(loops) or (along is not None and along.size is not None)
         own = dims if along is None else (along,)
-        start = f", init={_identity(each)}" if looped else ""
+        start = f", init={identity_of(each.operation, each.dtype)}" if looped else ""
         hint = '"fastest", "accumulator"' if looped else '"fastest"'
         total, kept = self.carried(scope, each, loops) if looped else (each.name, each.dtype)
         scope.say(f"{total} = alloc([{width(dims)}]{spelled(kept)}{start}, llm_hint=[{hint}])")
-        inner = self.opened(scope, loops, along)
+        inner = self.opened(scope, loops, along, part=each.part)
         # How many terms of a block a lane adds up is the chip's: with few lanes f32 is too short.
         body = each.body if kept is each.dtype else Apply("cast", (each.body,), kept)
         operand = self.evaluated(inner, body, own, infix=True)
-        if along is not None:
-            block = each.name
-            if looped:
-                block = self.name(inner, "block")
-                inner.say(f'{block} = alloc([1]{spelled(kept)}, llm_hint=["fastest"])')
-            inner.say(f"reduce_{each.operation}({operand}, 0, {block})")
-            operand = block
         if looped:
-            inner.say(f"{COMBINES[each.operation]}({total}, {operand}, {total})")
-        elif along is None:
+            self.combined(inner, each.operation, operand, (total, kept), along)
+        elif along is not None:
+            inner.say(f"reduce_{each.operation}({operand}, 0, {each.name})")
+        else:
             inner.say(f"copy({operand}, {each.name})")
         scope.finished()
         self.rounded(scope, total, each, dims)
 
+    def cut(self, over: Sequence[Axis]) -> tuple[Lanes | None, list[Axis]]:
+        """The lanes that a pass over `over` has across a row, None where rows lie side by side; and
+        the axes that it runs through one index after the other."""
+        wide = [axis for axis in over if axis.name not in self.windows]
+        along = self.lanes(self.longest(wide)) if self.beside is None and wide else None
+        return along, [axis for axis in over if along is None or axis != along.axis]
+
+    def combined(
+        self,
+        inner: Body,
+        operation: str,
+        operand: str,
+        total: tuple[str, DType],
+        along: Lanes | None,
+    ) -> None:
+        """Write that a tile is combined with the result so far, of the name and type `total`; of a
+        row's block, first its lanes `along` with each other."""
+        name, dtype = total
+        if along is not None:
+            block = self.name(inner, "block")
+            inner.say(f'{block} = alloc([1]{spelled(dtype)}, llm_hint=["fastest"])')
+            inner.say(f"reduce_{operation}({operand}, 0, {block})")
+            operand = block
+        inner.say(f"{COMBINES[operation]}({name}, {operand}, {name})")
+
     def opened(
-        self, scope: Body, loops: Sequence[Axis], along: Lanes | None, count: str = ""
+        self,
+        scope: Body,
+        loops: Sequence[Axis],
+        along: Lanes | None,
+        count: str = "",
+        part: Axis | None = None,
     ) -> Body:
         """Open loops of one program over `loops`, then tiles of `along`, the first `count` of them
-        or all; returns the inner body."""
+        or all; returns the inner body. `part`: the outermost loop runs through every n-th turn of
+        its own, where n is the extent of `part`, from the number of that on."""
         inner = scope
+        start, step = ("", "") if part is None else (f"{part.name}, ", f", {show(part.extent)}")
         for axis in loops:
-            head = f"for {axis.name} in range({show(axis.extent)}):"
+            head = f"for {axis.name} in range({start}{show(axis.extent)}{step}):"
             if along is None and axis == loops[-1] and axis.name not in self.windows:
                 inner = inner.inner(axis.name, "", _PIPELINE, head, in_loop=True)
             else:
                 inner = inner.inner(axis.name, head, in_loop=True)
+            start = step = ""
         if along is not None and along.size is not None:
-            head = f"for {along.variable} in range({count or along.count}):"
+            head = f"for {along.variable} in range({start}{count or along.count}{step}):"
             inner = inner.inner(along.variable, "", _PIPELINE, head, in_loop=True)
         if along is not None:
             inner.bound |= along.names

@@ -9,8 +9,8 @@ import triton.language as tl
 T = 1024  # chosen for h200, one of 256, 512, 1024
 
 
-# The library: upper_half, product_error, exponential, log1p, expm1, tanh, arctangent,
-# scaled_exp2, power_of_magnitude, power.
+# The library: nan_maximum, nan_minimum, upper_half, product_error, exponential, log1p, expm1,
+# tanh, arctangent, scaled_exp2, power_of_magnitude, power.
 
 
 @triton.jit
