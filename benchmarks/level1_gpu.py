@@ -82,7 +82,7 @@ def build(name: str, folder: Path, full: bool) -> str:
 def made(path: Path, folder: Path) -> dict[str, Any]:
     """Write the drop-in of the task at `path`; returns what the GPU needs to know of it. Raises
     what `design`, the planner and `write_dropin` raise."""
-    from sketchc.agents.autosketch.designer import design, has_f64
+    from sketchc.agents.autosketch.designer import design, has_f64, has_planes
     from sketchc.base.diagnostics import Source
     from sketchc.checker.api import elaboration
     from sketchc.lowering.passes.pipeline import build_plan
@@ -96,7 +96,7 @@ def made(path: Path, folder: Path) -> dict[str, Any]:
     from sketchc.runtime.verify.compare import relative_tolerance
 
     with load_task(str(path)) as task:
-        text = design(task, doubles=has_f64(TARGET))
+        text = design(task, doubles=has_f64(TARGET), planes=has_planes(TARGET))
         tree, _ = parse(Source(path.name, text))
         assert tree is not None
         sketch = elaboration(tree.entries[0], {}).sketch

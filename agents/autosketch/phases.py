@@ -434,7 +434,12 @@ class Builder:
                 return None
         if factors[0] is None or factors[1] is None:
             return None
-        one, other = (names_in(each.index) for each in factors if each is not None)
+        # An element that a condition on an axis leaves out lies along that axis, too.
+        one, other = (
+            names_in((*each.index, *([] if each.where is None else [each.where])))
+            for each in factors
+            if each is not None
+        )
         wide = [axis for axis in over if axis.extent != ir.Literal(1)]
         if not wide or not all(axis.name in one & other for axis in wide):
             return None

@@ -42,6 +42,12 @@ PHASES = {
         "stride=(4, 2), padding=(0, 1), dilation=(3, 1), groups=2)",
         ((2, 4, 6, 7),),
     ),
+    # A tap is left out in phases of each axis, for whichever of them lies in an operand's rows.
+    "volumes": (
+        "F.conv_transpose3d(x, (torch.arange(840.0).reshape(4, 2, 3, 5, 7) / 420.0 - 1.0).to(x), "
+        "stride=2, padding=(1, 2, 3), output_padding=1, groups=2)",
+        ((2, 4, 3, 4, 5),),
+    ),
 }
 
 
