@@ -218,11 +218,12 @@ class KernelPrinter(Fragments):
         return plain and bool(found) and all(p is not None and p.kept for p in found)
 
     def _pipeline(self, loop: nodes.SerialLoop) -> None:
-        """A loop whose loads run ahead of its products. Its variable has 32 bits, as TileLang wants
-        it."""
+        """A loop whose loads run ahead of its products, where all of them are streamed: a tile that
+        is filled in two steps (`fetch_within`) would be filled in two stages. Its variable has 32
+        bits, as TileLang wants it."""
         variable = self.define(loop.variable)
         self.known[loop.variable] = True
-        streamed = any(self.products[id(s)].streamed for s in loop.body if id(s) in self.products)
+        streamed = all(self.products[id(s)].streamed for s in loop.body if id(s) in self.products)
         stages = f"{self.stages} if {self.word('streamed')} else 0" if streamed else "0"
         turns = cast(self.wide(loop.stop), DType.I32)
         self.line(f"for {variable} in T.Pipelined({turns}, num_stages={stages}):")
