@@ -131,6 +131,12 @@ def test_what_cannot_be_tuned_is_refused_at_once(
     assert not Path("out").exists()
 
 
+def test_a_budget_without_a_search_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([word for word in GEN if word != "--tune"]) == 2
+    assert "add --tune" in capsys.readouterr().err
+    assert not Path("out").exists()
+
+
 def test_a_task_alone_is_tuned(capsys: pytest.CaptureFixture[str]) -> None:
     """The sketch is kept where it is asked for; what was found is taken by `lower --tuned`, and a
     search of this sketch goes on with what is known."""

@@ -286,11 +286,16 @@ def _both(
 
 
 def _check_tunable(given: dict[str, Any], wanted: RunOptions) -> None:
-    """Raises `UsageError` where `--tune` is asked for what cannot be tuned."""
+    """Raises `UsageError` where `--tune` is asked for what cannot be tuned, or only its budget."""
+    from click.core import ParameterSource
+
     from sketchc.cli.tuning.gen_tuned import require_tunable
 
+    source = click.get_current_context().get_parameter_source("budget")
     if given["tune"]:
         require_tunable(wanted)
+    elif source is ParameterSource.COMMANDLINE:
+        refuse("--budget is for the search of --tune: add --tune, or leave --budget out")
 
 
 def _options(given: dict[str, Any], configuration: Configuration) -> Wanted:
