@@ -91,6 +91,13 @@ class Builder:
         )
         return Loops(declared, self.values, tuple(found))
 
+    def spelled(self, extent: ir.Expr) -> ir.Expr:
+        """The name that the sketch has for an extent, where it has one: proofs take it as one
+        number, which no sum in its place is."""
+        lets = (let for let in self.graph.declared.lets if symbolic.equal(let.value, extent))
+        let = next(lets, None)
+        return extent if let is None else ir.Ref(let.name, ir.NameKind.LET)
+
     # ------------------------------------------------------------ operands
 
     def axes(self, shape: Sequence[ir.Expr], letter: str = "i") -> tuple[Axis, ...]:

@@ -243,7 +243,8 @@ def _convolution(builder: Builder, node: Node) -> None:
     for axis in phases:
         extent = builder.shape(image)[2 + axis]
         more = _ints(arguments["output_padding"], count)[axis]
-        digits[2 + axis] = (window.rounds(axis, extent, more), ir.Literal(stride[axis]))
+        rounds = builder.spelled(window.rounds(axis, extent, more))
+        digits[2 + axis] = (rounds, ir.Literal(stride[axis]))
     _summed(builder, node, (inputs, *taps), factors, ended, digits)
 
 
