@@ -118,7 +118,7 @@ def test_what_the_user_sets_stays(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("target", ["cpp", "triton_cuda"])
 def test_what_is_generated_is_what_is_verified_and_shipped(target: str, tmp_path: Path) -> None:
     require(target)
-    sizes = {"M": 70, "N": 90, "K": 100}
+    sizes = {"M": 7, "N": 90, "K": 600}
     given = task(PRODUCT, sizes)
     words = ["gen", given, "-t", target, "--designer", "builtin", "--no-bench", "-o", "out"]
     assert run([*words, "--quiet"]) == 0
