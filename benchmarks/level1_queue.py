@@ -340,7 +340,8 @@ def watch(folder, results, tasks, seconds):
                 path.unlink()
                 continue
             slow = time.monotonic() - since > LONGEST
-            with contextlib.suppress(ValueError):
+            found = {}
+            with contextlib.suppress(ValueError):  # the process may have ended while it wrote
                 found = json.loads(path.read_text())
             reason = f"takes more than {LONGEST:.0f} s" if slow else "ended the process"
             # Without the device, which this process must not open.

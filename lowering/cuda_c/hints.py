@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.lowering.cuda_c.products import MATRIX, in_groups, is_split
 from sketchc.lowering.loops.hints import Became, answered, operand_types
 from sketchc.lowering.plan import HintAnswer, Plan
+from sketchc.lowering.precisions import SPLIT
 
 _PLAIN = "there is no matrix product in it: the blocks of an SM overlap loads with work"
 _AHEAD = "operands of the next step come while those of this one are multiplied"
@@ -18,7 +20,7 @@ _ENGINE = (
     "bytes, threads all others, while those of the step before are multiplied"
 )
 _IN_TF32 = "three products in tf32 are nearly one in f32"
-_NONE = 'matrix units take operands of f16 or bf16 here, and of f32 with precision="f32_split"'
+_NONE = 'matrix units take operands of f16 or bf16 here, and of f32 with precision="{}"'
 _THREADS = "lanes are the threads of a block here"
 #: What hints of loops became, and why.
 _LOOPS = {
@@ -48,4 +50,5 @@ def _of_products(word: str, plan: Plan, products: Sequence[ir.Compute]) -> Becam
     floors = ((operand_types(plan, [each]), each.attributes.get("precision")) for each in products)
     if all(is_split(plan, dtypes, precision) for dtypes, precision in floors):
         return "mma.sync", _IN_TF32
-    return "multiply-adds of threads", _NONE
+    asked = SPLIT if is_split(plan, {DType.F32}, SPLIT) else "tf32x3"
+    return "multiply-adds of threads", _NONE.format(asked)

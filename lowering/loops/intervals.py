@@ -47,9 +47,11 @@ def _writes(statement: nodes.Statement, tensors: frozenset[str]) -> bool:
 
 
 def _defined(loop: nodes.LaneLoop) -> frozenset[str]:
-    """The names that differ from lane to lane."""
+    """The names that differ from lane to lane, or within a lane: its locals, and the variables of
+    loops that go through rows inside of it."""
     inside = nodes.walk(loop.body)
     own = {each.name for each in inside if isinstance(each, nodes.Define | nodes.Assign)}
+    own |= {each.variable for each in inside if isinstance(each, nodes.Loop)}
     return frozenset({loop.variable, *own})
 
 

@@ -1,6 +1,6 @@
 """The loop IR: what a phase becomes after its tile operations are fused into loops.
 
-C++ prints it, and CUDA-C will: hence lane loops and storage are nodes of their own (LOWERING 17).
+C++, CUDA-C and TileLang print it: hence lane loops and storage are nodes of their own.
 Index and bound expressions are the scalar expressions of `sketchc.ir.nodes` over host scalars, grid
 and loop variables and lane variables (`Ref` of kind LOOP); values are the small typed language
 below. A value of type f16 or bf16 is a stored one: arithmetic happens on f32 or f64.

@@ -168,8 +168,8 @@ def identity_value(identity: str, dtype: DType) -> Value:
 # ---------------------------------------------------------------- the rows
 
 #: Precisions of matrix products of f32, coarsest first; a product's `precision=` is a floor.
-#: "f32_split" is at least as exact as a product in f32 whose sums are in f32, by what is fastest on
-#: a chip: parts of the operands on matrix units, or "ieee".
+#: "f32_split" is as exact as a product in f32 whose sums are in f32, within a bound, by what is
+#: fastest on a chip: parts of the operands on matrix units, or "ieee".
 PRECISIONS = ("tf32", "tf32x3", "f32_split", "ieee")
 
 _SOURCE = ("source",)

@@ -3,9 +3,11 @@ guard on each lane would: where the interval is empty, all of the loop, or longe
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
-from cpp_cases import Array, assert_equal, example, inputs, lower, reference
+from cpp_cases import Array, assert_equal, check, example, inputs, lower, reference
 from native_kernel import NativeKernel
 from toolchains import ready, require
 
@@ -68,3 +70,33 @@ def test_loops_that_combine_lanes_stay_whole() -> None:
     _, kernel = lower(text)
     assert "reduction(+" in kernel.source
     assert "first_inside" not in kernel.source
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        "iota(T)[None, :] < iota(R)[:, None]",
+        "iota(R)[:, None] <= iota(T)[None, :]",
+        "iota(R)[:, None] <= iota(T)[None, :] and iota(T)[None, :] < iota(R)[:, None] + 3",
+    ],
+)
+def test_intervals_that_move_with_the_row(inside: str, tmp_path: Path) -> None:
+    """Where several rows are added in one pass, an interval that depends on the row is none of the
+    loop over lanes around them."""
+    text = f"""sketch band_sums {{
+    symbols: M, N;
+    tensors: X[M, N]: in f32; Y[N]: out f32;
+    constexpr: R = 32, T = 64;
+    @llm_hint("parallel", "grididx")
+    for j in range(ceil(N, T)):
+        total = alloc([T], f32, init=0)
+        for i in range(ceil(M, R)):
+            x = alloc([R, T])
+            load(X[i*R:(i+1)*R, j*T:(j+1)*T] -> x, where={inside}, pad=0)
+            part = alloc([T])
+            reduce_sum(x, 0, part)
+            add(total, part, total)
+        store(total -> Y[j*T:(j+1)*T])
+}}"""
+    sizes = [{"M": m, "N": n} for m in (1, 7, 31, 33, 70) for n in (1, 63, 65)]
+    check(text, tmp_path, sizes)

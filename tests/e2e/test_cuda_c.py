@@ -335,6 +335,23 @@ def test_a_barrier_is_refused_where_the_host_does_not_ask_for_errors(tmp_path: P
         session.run(tensors, {"M": 3}, {})
 
 
+def test_a_launch_of_no_block_does_nothing(tmp_path: Path) -> None:
+    """As on a GPU, which refuses it: kernels by others launch none where nothing is left to do."""
+    kernel = lowered(SKETCH, {})
+    asks = "if (cudaGetLastError() != cudaSuccess)"
+    assert asks in kernel.source
+    source = kernel.source.replace(asks, "rest<<<0, 32>>>();\n    if (false)")
+    own = 'extern "C" __global__'
+    source = source.replace(own, f"__global__ void rest() {{}}\n\n{own}", 1)
+    tensors = inputs(kernel.sketch, {"M": 3}, {})
+    expected = reference(kernel.sketch, tensors, {"M": 3}, {})
+    kernel = attrs.evolve(kernel, source=source)
+    with TOOLCHAIN.open(TOOLCHAIN.compile(kernel, tmp_path)) as session:
+        found = session.run(tensors, {"M": 3}, {})
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, 1e-3, 1e-3)
+
+
 def with_fault(text: str, old: str, new: str) -> Kernel:
     """The kernel of a sketch with a part of its source replaced."""
     kernel = lowered(text, {})

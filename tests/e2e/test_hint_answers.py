@@ -13,7 +13,7 @@ from sketchc.base.diagnostics import Source
 from sketchc.checker.context.hints import LOOP_HINTS, TILE_HINTS
 from sketchc.cli.main import run
 from sketchc.lowering.passes.pipeline import build_plan
-from sketchc.lowering.plan import Plan
+from sketchc.lowering.plan import HintAnswer, Plan
 from sketchc.lowering.registry import TARGETS
 from sketchc.parsing.parser import parse
 
@@ -90,10 +90,10 @@ MANY = """sketch hinted {
 """
 
 
-def plan_of(text: str, target: str) -> Plan:
+def plan_of(text: str, target: str, chip: str | None = None) -> Plan:
     tree, _ = parse(Source("hints.sketch", text))
     assert tree is not None
-    return build_plan(tree.sketches[0], target).plan
+    return build_plan(tree.sketches[0], target, chip).plan
 
 
 def answer(text: str, target: str, hint: str, subject: str) -> str:
@@ -134,6 +134,20 @@ def test_tensor_cores_are_used_where_the_plan_says_so(dtype, precision, tmp_path
 def test_what_multiplies_in_cuda_c_is_told(dtype: str, precision: str, said: str) -> None:
     text = PRODUCT.format(dtype=dtype, precision=precision, hints='"tensor_core"')
     assert answer(text, "cuda_c", "tensor_core", "loop k") == said
+
+
+@pytest.mark.parametrize("chip", ["h200", "b200", "a100", "l40s", "rtx4090"])
+def test_the_precision_that_is_named_is_multiplied_by_matrix_units(chip: str) -> None:
+    """Also on chips whose units are no faster than their f32."""
+
+    def told(precision: str) -> HintAnswer:
+        text = PRODUCT.format(dtype="f32", precision=precision, hints='"tensor_core"')
+        answers = plan_of(text, "cuda_c", chip).answers
+        return next(each for each in answers if each.hint == "tensor_core")
+
+    named = re.search(r'precision="(\w+)"', told("ieee").reason)
+    assert named is not None
+    assert told(named[1]).became == "mma.sync"
 
 
 @pytest.mark.parametrize(("dtype", "said"), [("f16", "TMA, cp.async"), ("f32", "loads run ahead")])

@@ -4,6 +4,7 @@ over all; and the file that they are packed into."""
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -51,3 +52,21 @@ def test_the_same_results_are_packed_into_the_same_bytes(tmp_path: Path) -> None
     LEVEL1.pack(results, tmp_path, first)
     assert list(LEVEL1.load(first)) == ["a", "b"]
     assert str(tmp_path) not in json.dumps(LEVEL1.load(first))
+
+
+def test_a_task_that_ends_the_process_while_it_is_written_keeps_no_other_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = benchmark("level1_queue")
+
+    def work(_: Path, results: Path, tasks: list[dict[str, str]]) -> None:
+        if tasks[0]["name"] == "a":
+            (results / "a.now").write_text('{"first": {"eag')
+            os._exit(1)
+        for one in tasks:
+            (results / f"{one['name']}.json").write_text('{"wrong": ""}')
+
+    monkeypatch.setattr(queue, "work", work)
+    assert queue.watch(tmp_path, tmp_path, [{"name": "a"}, {"name": "b"}], 60.0) == []
+    assert json.loads((tmp_path / "a.json").read_text()) == {"wrong": "ended the process"}
+    assert json.loads((tmp_path / "b.json").read_text()) == {"wrong": ""}

@@ -377,9 +377,8 @@ void launch(Kernel kernel, dim3 grid, dim3 threads, std::size_t shared, Argument
     const char *const given = std::getenv("SKETCH_ORDER");
     const unsigned seed = given == nullptr ? launches++ : static_cast<unsigned>(std::atoi(given));
     const unsigned count = threads.x * threads.y * threads.z;
-    const bool empty = count == 0 || grid.x == 0 || grid.y == 0 || grid.z == 0;
-    if (empty || grid.y > 65535 || grid.z > 65535) {
-        throw std::runtime_error("a launch of no block, or of more than there may be along y or z");
+    if (grid.y > 65535 || grid.z > 65535) {
+        throw std::runtime_error("a launch of more blocks than there may be along y or z");
     }
     if (count > 1024 || shared > shared_limit) {
         throw std::runtime_error("a block of " + std::to_string(count) + " threads and " +
@@ -589,7 +588,12 @@ template <class T> T atomicExch(T *place, T value)
 
 // ---------------------------------------------------------------- the host's part
 
-enum cudaError_t { cudaSuccess = 0, cudaErrorMemoryAllocation = 2, cudaErrorLaunchFailure = 719 };
+enum cudaError_t {
+    cudaSuccess = 0,
+    cudaErrorMemoryAllocation = 2,
+    cudaErrorInvalidConfiguration = 9,
+    cudaErrorLaunchFailure = 719
+};
 enum cudaMemcpyKind {
     cudaMemcpyHostToDevice = 1,
     cudaMemcpyDeviceToHost = 2,
@@ -701,6 +705,11 @@ template <class... P> struct Launcher {
 
     template <class... A> void operator()(A... given) const
     {
+        if (std::min({grid.x, grid.y, grid.z, threads.x, threads.y, threads.z}) == 0) {
+            // CUDA refuses it and goes on, which is right where there is nothing to do.
+            last_error() = cudaErrorInvalidConfiguration;
+            return;
+        }
         try {
             launch(kernel, grid, threads, shared, static_cast<P>(given)...);
         } catch (const std::exception &error) {
