@@ -47,12 +47,14 @@ def padded(body: str) -> nodes.Program:
 
 
 STORED = "std::min<int64_t>(T, N - i * T)"
+#: Where lanes of a padded load enter and leave its tensor, within the ends of the loop over them.
+SPLIT = {"first_inside", "last_inside"}
 
 
 def test_lanes_behind_a_stores_end_are_not_computed() -> None:
     """The padded load is valid at all lanes of the tile; what fills, adds and stores them runs over
     those inside of the tensor."""
-    assert ends(padded("relu(y, y)")) == {STORED}
+    assert ends(padded("relu(y, y)")) == {STORED} | SPLIT
 
 
 def test_lanes_that_somebody_else_reads_are_computed() -> None:
@@ -63,7 +65,7 @@ def test_lanes_that_somebody_else_reads_are_computed() -> None:
         reduce_sum(e, 0, s)
         add(y, e, y)
         add(y, s, y)""")
-    assert ends(found) == {"T", STORED}
+    assert ends(found) == {"T", STORED} | SPLIT
 
 
 def test_bounds_of_a_loops_turn_do_not_leave_it() -> None:
