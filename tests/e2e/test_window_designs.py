@@ -42,6 +42,12 @@ PHASES = {
         "stride=(4, 2), padding=(0, 1), dilation=(3, 1), groups=2)",
         ((2, 4, 6, 7),),
     ),
+    # Lanes are phases of a place, which no subscript of the image has.
+    "depthwise": (
+        "F.conv_transpose2d(x, (torch.arange(36.0).reshape(4, 1, 3, 3) / 18.0 - 1.0).to(x), "
+        "stride=2, groups=4)",
+        ((2, 4, 5, 6),),
+    ),
     # A tap is left out in phases of each axis, for whichever of them lies in an operand's rows.
     "volumes": (
         "F.conv_transpose3d(x, (torch.arange(840.0).reshape(4, 2, 3, 5, 7) / 420.0 - 1.0).to(x), "

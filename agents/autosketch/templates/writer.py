@@ -553,6 +553,11 @@ class PhaseWriter:
         index = list(element.index)
         if element.pad is not None:
             index = [self.inside(e, x, dims) for e, x in zip(index, shape, strict=True)]
+        if element.where is not None:  # whose lanes are those of the subscripts
+            left = names(element.where) - names_in(index)
+            for lanes in (each for each in dims if each.names & left):
+                along = ir.Binary("*", ir.Literal(0), lanes.axis.ref)
+                index[-1] = ir.Binary("+", index[-1], along)
         fetched: dict[str, ir.Expr] = {}
         for name, value in element.fetched:
             tile = self.operand(scope, value, dims, dims)
