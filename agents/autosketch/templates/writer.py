@@ -139,7 +139,10 @@ class PhaseWriter:
             self.axes[phase.step.name] = phase.step.extent
         self.used = {*self.taken}
         self.along = runs_along(phase)
-        rows = max(phase.rows, key=lambda axis: self.along[axis.name], default=None)
+        # Each part of a reduction is a program's, whose loop runs from the part's number on.
+        alone = {each.part for each in phase.passes}
+        wide = (axis for axis in phase.rows if axis not in alone)
+        rows = max(wide, key=lambda axis: self.along[axis.name], default=None)
         #: no tile lies along a window
         self.windows = windows(phase)
         over = (axis for each in phase.passes for axis in each.over)
