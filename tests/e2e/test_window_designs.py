@@ -13,6 +13,8 @@ pytest.importorskip("torch")
 from test_autosketch import TASKS, proved_and_right, written
 
 from sketchc.agents.autosketch.designer import design
+from sketchc.base.diagnostics import Source
+from sketchc.checker.api import check
 from sketchc.runtime.tasks.task import load_task
 
 CHANNELS = (
@@ -74,3 +76,12 @@ def test_transposed_convolutions_by_phase_mean_the_task(name: str, tmp_path: Pat
         text = design(task)
     assert "% 2 == 0" not in text  # no lanes between the strides
     proved_and_right(name, text, path)
+
+
+def test_transposed_windows_of_any_extent_have_a_sketch_for_all_sizes(tmp_path: Path) -> None:
+    task = ("F.conv_transpose2d(x, w, stride=2, padding=1)", ((2, 7, 9, 10), (7, 6, 4, 4)))
+    path = written(tmp_path, "any_extent", task)
+    with load_task(str(path)) as loaded:
+        text = design(loaded)
+    assert check(Source("t.sketch", text)).ok
+    assert re.search(r"symbols: M, N, K, P, Q, R;", text)
