@@ -74,6 +74,13 @@ def test_the_parts_mean_the_whole(name: str, tmp_path: Path) -> None:
         assert off <= 1e-4 * max(wanted.abs().max(), 1e-2), sizes
 
 
+def test_no_lanes_lie_along_the_parts(tmp_path: Path) -> None:
+    """Also where the terms are alike, so that nothing runs along what is added up."""
+    count = ("x.sum() / torch.ones_like(x).sum()", ((2_000_003,),))
+    text, _ = designed(written(tmp_path, *count))
+    assert text.count("for i in range(") == text.count("range(i, ") == 2
+
+
 @pytest.mark.parametrize("name", SHORT)
 def test_other_reductions_stay_in_one(name: str, tmp_path: Path) -> None:
     with load_task(str(written(tmp_path, *SHORT[name]))) as task:

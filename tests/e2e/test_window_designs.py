@@ -13,6 +13,8 @@ pytest.importorskip("torch")
 from test_autosketch import TASKS, proved_and_right, written
 
 from sketchc.agents.autosketch.designer import design
+from sketchc.base.diagnostics import Source
+from sketchc.checker.api import check
 from sketchc.runtime.tasks.task import load_task
 
 CHANNELS = (
@@ -42,6 +44,12 @@ PHASES = {
         "stride=(4, 2), padding=(0, 1), dilation=(3, 1), groups=2)",
         ((2, 4, 6, 7),),
     ),
+    # Lanes are phases of a place, which no subscript of the image has.
+    "depthwise": (
+        "F.conv_transpose2d(x, (torch.arange(36.0).reshape(4, 1, 3, 3) / 18.0 - 1.0).to(x), "
+        "stride=2, groups=4)",
+        ((2, 4, 5, 6),),
+    ),
     # A tap is left out in phases of each axis, for whichever of them lies in an operand's rows.
     "volumes": (
         "F.conv_transpose3d(x, (torch.arange(840.0).reshape(4, 2, 3, 5, 7) / 420.0 - 1.0).to(x), "
@@ -68,3 +76,12 @@ def test_transposed_convolutions_by_phase_mean_the_task(name: str, tmp_path: Pat
         text = design(task)
     assert "% 2 == 0" not in text  # no lanes between the strides
     proved_and_right(name, text, path)
+
+
+def test_transposed_windows_of_any_extent_have_a_sketch_for_all_sizes(tmp_path: Path) -> None:
+    task = ("F.conv_transpose2d(x, w, stride=2, padding=1)", ((2, 7, 9, 10), (7, 6, 4, 4)))
+    path = written(tmp_path, "any_extent", task)
+    with load_task(str(path)) as loaded:
+        text = design(loaded)
+    assert check(Source("t.sketch", text)).ok
+    assert re.search(r"symbols: M, N, K, P, Q, R;", text)

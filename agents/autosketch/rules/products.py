@@ -141,8 +141,10 @@ class _Window:
         tap has an element at each phase, since stride and dilation have no common factor."""
         pairs = enumerate(zip(self.stride, self.dilation, strict=True))
         apart = [n for n, (stride, step) in pairs if stride > 1 and math.gcd(stride, step) == 1]
-        # Of one tap, the phase is that of the window alone, and no axis of a product's programs.
-        return tuple(n for n in apart if symbolic.constant_value(self.taps(n)) != 1)
+        # Of one tap, the phase is that of the window alone, and no axis of a product's programs; of
+        # a window of any extent, nobody proves that all places are stored.
+        taps = {n: symbolic.constant_value(self.taps(n)) for n in apart}
+        return tuple(n for n, count in taps.items() if count not in (None, 1))
 
     def taps(self, axis: int) -> ir.Expr:
         """The most taps that places of one phase have along an axis."""

@@ -139,7 +139,10 @@ class PhaseWriter:
             self.axes[phase.step.name] = phase.step.extent
         self.used = {*self.taken}
         self.along = runs_along(phase)
-        rows = max(phase.rows, key=lambda axis: self.along[axis.name], default=None)
+        # Each part of a reduction is a program's, whose loop runs from the part's number on.
+        alone = {each.part for each in phase.passes}
+        wide = (axis for axis in phase.rows if axis not in alone)
+        rows = max(wide, key=lambda axis: self.along[axis.name], default=None)
         #: no tile lies along a window
         self.windows = windows(phase)
         over = (axis for each in phase.passes for axis in each.over)
@@ -553,6 +556,11 @@ class PhaseWriter:
         index = list(element.index)
         if element.pad is not None:
             index = [self.inside(e, x, dims) for e, x in zip(index, shape, strict=True)]
+        if element.where is not None:  # whose lanes are those of the subscripts
+            left = names(element.where) - names_in(index)
+            for lanes in (each for each in dims if each.names & left):
+                along = ir.Binary("*", ir.Literal(0), lanes.axis.ref)
+                index[-1] = ir.Binary("+", index[-1], along)
         fetched: dict[str, ir.Expr] = {}
         for name, value in element.fetched:
             tile = self.operand(scope, value, dims, dims)
