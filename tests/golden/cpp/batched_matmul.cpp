@@ -16,9 +16,9 @@
 #endif
 
 // The library: arena, least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
-// floor_div, ceil_div, half, max, min, matrix, vector_bytes, blocking, widened, transpose,
-// line_of, pack_squares, pack, multiply_block, multiply_panels, packed_from, panels, kept_bytes,
-// keeping, kept_panels, multiply, too_large.
+// floor_div, ceil_div, half, max, min, matrix, vector_bytes, block_depth, blocking, widened,
+// transpose, line_of, pack_squares, pack, multiply_block, multiply_panels, packed_from, panels,
+// kept_bytes, keeping, kept_panels, multiply, too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:

@@ -17,8 +17,8 @@
 
 // The library: arena, least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
 // floor_div, floor_mod, ceil_div, bits_of, float_of, half, max, min, exp, matrix, vector_bytes,
-// blocking, widened, transpose, line_of, pack_squares, pack, multiply_block, multiply_panels,
-// packed_from, panels, multiply, too_large, propagating_max.
+// block_depth, blocking, widened, transpose, line_of, pack_squares, pack, multiply_block,
+// multiply_panels, packed_from, panels, multiply, too_large, propagating_max.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:

@@ -13,9 +13,9 @@
 #include <omp.h>
 
 // The library: arena, least_shared_work, threads_for, floor_div, floor_mod, ceil_div, half, sign,
-// max, min, lane_floor_div, lane_floor_mod, matrix, vector_bytes, blocking, widened, transpose,
-// line_of, pack_squares, pack, multiply_block, multiply_panels, packed_from, panels, multiply,
-// natural, too_large.
+// max, min, lane_floor_div, lane_floor_mod, matrix, vector_bytes, block_depth, blocking, widened,
+// transpose, line_of, pack_squares, pack, multiply_block, multiply_panels, packed_from, panels,
+// multiply, natural, too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:

@@ -17,9 +17,9 @@
 
 // The library: arena, least_shared_work, threads_for, cache_bytes, streams, stream, end_streams,
 // floor_div, ceil_div, bits_of, float_of, odd, half, half_bits, to_half, to_half_double,
-// float_of_half, half_to_float, sign, max, min, matrix, vector_bytes, blocking, widened,
-// transpose, line_of, pack_squares, pack, multiply_block, multiply_panels, packed_from, panels,
-// kept_bytes, keeping, kept_panels, multiply, too_large.
+// float_of_half, half_to_float, sign, max, min, matrix, vector_bytes, block_depth, blocking,
+// widened, transpose, line_of, pack_squares, pack, multiply_block, multiply_panels, packed_from,
+// panels, kept_bytes, keeping, kept_panels, multiply, too_large.
 
 // Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
 // written, the number of the condition that does not hold:

@@ -13,7 +13,7 @@
 #include <omp.h>
 
 // The library: arena, least_shared_work, threads_for, floor_div, ceil_div, half, max, min,
-// matrix, vector_bytes, blocking, widened, transpose, line_of, pack_squares, pack,
+// matrix, vector_bytes, block_depth, blocking, widened, transpose, line_of, pack_squares, pack,
 // multiply_block, multiply_panels, packed_from, panels, multiply, atomic_update, atomic_add,
 // natural, too_large.
 

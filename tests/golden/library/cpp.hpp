@@ -615,6 +615,8 @@ constexpr int64_t block_rows = 6;
 constexpr int64_t vector_bytes = 16;
 constexpr int64_t block_rows = 4;
 #endif
+
+// Terms of a product that are packed at once.
 constexpr int64_t block_depth = 256;
 
 template <class T> struct blocking {
