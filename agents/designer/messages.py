@@ -13,6 +13,7 @@ from sketchc.agents.prompts.hardware import hardware
 from sketchc.agents.prompts.language import language, reach
 from sketchc.agents.prompts.rendering import message
 from sketchc.lowering.registry import load_target
+from sketchc.parsing.parser import is_name
 from sketchc.runtime.tasks import signature
 from sketchc.runtime.tasks.description import OtherSpec, Scalar, TensorSpec
 from sketchc.runtime.tasks.inputs import KINDS
@@ -29,7 +30,7 @@ MOST_HISTORY = 6
 def sketch_name(name: str) -> str:
     """The name that a task's sketch has: its file's stem, made a name where it is none."""
     word = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_") or "task"
-    return word if re.match(r"[A-Za-z_]", word) else f"task_{word}"
+    return word if re.match(r"[A-Za-z_]", word) and is_name(word) else f"task_{word}"
 
 
 def system_message(context: RunContext, examples: bool = True) -> Message:

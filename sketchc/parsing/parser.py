@@ -78,6 +78,12 @@ class Tables:
     literals: frozenset[str]
 
 
+def is_name(word: str) -> bool:
+    """Whether a sketch may have this name: it is no word of the language."""
+    tokens, _ = tokenize(Source("name", word), tables())
+    return tokens[0].type == "NAME" and tokens[0].text == word
+
+
 @cache
 def tables() -> Tables:
     """The parse tables of the grammar shipped with the package, read once per process."""

@@ -492,6 +492,8 @@ def test_a_task_that_breaks_is_not_the_sketchs_fault(context: RunContext, tmp_pa
         ("a-b c", "a_b_c"),
         ("___", "task"),
         ("größe", "gr__e"),
+        ("in", "task_in"),  # a word of the language
+        ("nan", "task_nan"),
     ],
 )
 def test_names_of_sketches_are_names(stem: str, name: str) -> None:
