@@ -25,6 +25,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +59,10 @@ def sketches_of(setting: str) -> dict[str, dict[str, int]]:
     }
 
 
-def build(folder: Path) -> None:
-    """Lower all sketches for all settings and both targets into FOLDER/SETTING/TARGET."""
+def build(folder: Path) -> int:
+    """Lower all sketches for all settings and both targets into FOLDER/SETTING/TARGET; returns how
+    many of them could not be lowered."""
+    failed = 0
     for setting in SETTINGS:
         for name, sizes in sketches_of(setting).items():
             for target in VARIANTS[3:]:
@@ -76,7 +79,9 @@ def build(folder: Path) -> None:
                 done = subprocess.run(
                     command, capture_output=True, text=True, check=False, env=os.environ
                 )
+                failed += done.returncode != 0
                 print(setting, target, name, "built" if done.returncode == 0 else done.stderr)
+    return failed
 
 
 def loaded(folder: Path, name: str) -> Callable[..., Any]:
@@ -232,8 +237,9 @@ def asked(process: subprocess.Popen[str], question: str) -> Any:
     assert process.stdin is not None
     assert process.stdout is not None
     if question:
-        process.stdin.write(question)
-        process.stdin.flush()
+        with suppress(BrokenPipeError):
+            process.stdin.write(question)
+            process.stdin.flush()
     for line in process.stdout:
         if line.startswith(("{", "[")):
             return json.loads(line)
@@ -255,10 +261,14 @@ def compared(folder: Path, setting: str) -> dict[str, dict[str, Any]]:
             continue
         found[variant] = {**told, "calls": [], "graphs": []}
     for _ in range(ROUNDS):
-        for variant, samples in found.items():
-            call, replay = asked(processes[variant], "round\n")
-            samples["calls"].append(call)
-            samples["graphs"].append(replay)
+        for variant, samples in list(found.items()):
+            answer = asked(processes[variant], "round\n")
+            if answer is None:
+                print(setting, variant, "ended early", flush=True)
+                del found[variant]
+                continue
+            samples["calls"].append(answer[0])
+            samples["graphs"].append(answer[1])
     for process in processes.values():
         assert process.stdin is not None
         process.stdin.close()
@@ -277,6 +287,9 @@ def table(found: dict[str, dict[str, dict[str, Any]]]) -> str:
             for key in ("calls", "graphs"):
                 cells.append(f"{statistics.median(samples[key]):.1f} us")
                 for other in ("compile", "max-autotune"):
+                    if other not in variants:
+                        cells.append("–")
+                        continue
                     pairs = zip(variants[other][key], samples[key], strict=True)
                     cells.append(f"{statistics.median(a / b for a, b in pairs):.2f}")
             lines.append(f"| {' | '.join(cells)} |")
@@ -284,7 +297,7 @@ def table(found: dict[str, dict[str, dict[str, Any]]]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the command line asks for; returns 0."""
+    """Do what the command line asks for; returns how much of it failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("build", "run", "show", "serve"))
     parser.add_argument("place", type=Path)
@@ -294,7 +307,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given_ = parser.parse_args(arguments)
     match given_.what:
         case "build":
-            build(given_.place)
+            return build(given_.place)
         case "serve":
             serve(given_.place, *given_.rest)
         case "show":
