@@ -408,7 +408,8 @@ class Expressions:
             return PYTHON.call("T.Select", *codes)
         codes = [self.value(argument) for argument in arguments]
         if operation in _OPERATORS:
-            return self._operator(operation, codes, dtype)
+            code = self._operator(operation, codes, dtype)
+            return code if operation in COMPARISONS else self._whole(code, dtype)
         if operation in _LOGICAL:
             return PYTHON.call(_LOGICAL[operation], *codes)
         if operation in _BITWISE:
@@ -418,18 +419,24 @@ class Expressions:
                 return PYTHON.binary("!=", *codes)
             return PYTHON.binary(_BITWISE[operation], *codes)
         match operation:
+            case "neg" if dtype.is_integer and not dtype.is_signed:
+                # From a variable: the compiler refuses such a difference of numbers.
+                start = self.names.fresh("nothing")
+                self.pending += self.assigned(start, self.number(0, dtype), dtype, True)
+                return self._whole(PYTHON.binary("-", Code(start), codes[0]), dtype)
             case "neg":
-                return PYTHON.unary("-", codes[0])
+                return self._whole(PYTHON.unary("-", codes[0]), dtype)
             case "div" if dtype.is_float:
                 return PYTHON.binary("/", *codes)
             case "fma":
-                return PYTHON.binary("+", PYTHON.binary("*", codes[0], codes[1]), codes[2])
+                product = PYTHON.binary("*", codes[0], codes[1])
+                return self._whole(PYTHON.binary("+", product, codes[2]), dtype)
             case "logical_not":  # of a truth value, whatever the type of the tile is
                 return self.call("opposite", codes[0])
             case "bitwise_not" if dtype is DType.BOOL:
                 return self.call("opposite", codes[0])
             case "bitwise_not":
-                return PYTHON.unary("~", codes[0])
+                return self._whole(PYTHON.unary("~", codes[0]), dtype)
             case "clamp":
                 return self._clamp(node, codes[0])
             case "isnan" | "isinf" | "isfinite" if not dtype.is_float:
@@ -450,11 +457,19 @@ class Expressions:
             codes = [cast(code, DType.I32) for code in codes]
         return PYTHON.binary(_OPERATORS[operation], *codes)
 
+    def _whole(self, code: Code, dtype: DType) -> Code:
+        """A result in its own type: C computes integers of fewer than 32 bits as int, which shows
+        where the result is converted."""
+        narrow = dtype.is_integer and dtype.bytes < DType.I32.bytes
+        return self.bind("wrapped", code, dtype) if narrow else code
+
     def _named(self, node: nodes.Apply, codes: list[Code]) -> Code:
         """An operation that is an intrinsic, or a device function."""
         operation, dtype = node.operation, node.operands
         if operation in _WHOLE_ALREADY and not dtype.is_float:
             return codes[0]
+        if operation == "relu" and dtype.is_integer and not dtype.is_signed:
+            return codes[0]  # the compiler ends where an unsigned number is compared with 0
         if operation in _INTRINSICS:
             return PYTHON.call(f"T.{operation}", *codes)
         if operation in _RANDOM:
@@ -493,6 +508,8 @@ class Expressions:
                     # What the type cannot hold is no bound: the type's own limit.
                     least, greatest = node.operands.limits
                     bound = min(max(int(bound), least), greatest)
+                    if bound == (least if attribute == "low" else greatest):
+                        continue  # none: and no unsigned number may be asked for less than 0
                 held = self.bind("operand", code, node.operands)
                 code = self.call(helper, held, self.number(bound, node.operands))
         return code

@@ -446,8 +446,10 @@ class KernelPrinter(Fragments):
         largest = reduction.operation == "reduce_max"
         if kind.is_float:
             return self.number(float("-inf" if largest else "inf"), kind)
-        assert kind.limits is not None
-        return self.number(kind.limits[0 if largest else 1], kind)
+        # Within the reduction's own type, to which it is converted.
+        limits = reduction.dtype.limits
+        assert limits is not None
+        return self.number(limits[0 if largest else 1], kind)
 
     def _close(self, reduction: nodes.Reduction, part: str) -> None:
         """Combine what the threads have; all of them get it."""

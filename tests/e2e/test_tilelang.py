@@ -229,6 +229,60 @@ NEGATION = """        {0} = alloc([16], {1})
 """
 
 
+#: What may leave the type of narrow operands, and how a wider result gets it.
+_NARROW = (
+    "add(u, v, {0})",
+    "sub(u, v, {0})",
+    "mul(u, v, {0})",
+    "neg(u, {0})",
+    "bitwise_not(u, {0})",
+)
+
+
+@pytest.mark.parametrize(("kind", "wide"), [("u8", "u32"), ("i8", "i32"), ("i16", "i64")])
+def test_narrow_integers_stay_within_their_type(kind: str, wide: str, tmp_path: Path) -> None:
+    """C computes with int; a result is in the operands' type before it is converted, and so is
+    what a row's extremes begin with."""
+    names = [f"w{number}" for number in range(len(_NARROW))]
+    tiles = "".join(f"        {name} = alloc([16], {wide})\n" for name in names)
+    calls = "".join(f"        {op.format(n)}\n" for n, op in zip(names, _NARROW, strict=True))
+    stores = "".join(f"        store({name} -> {name.upper()}[i, 0:16])\n" for name in names)
+    outputs = "".join(f"        {name.upper()}[N, 16]: out {wide};\n" for name in names)
+    text = f"""sketch narrow {{
+    symbols: N;
+    tensors:
+        U[N, 16]: in {kind}; V[N, 16]: in {kind}; LEAST[N]: out {kind}; MOST[N]: out {kind};
+{outputs}
+    @llm_hint("parallel", "grididx")
+    for i in range(N):
+        u = alloc([16])
+        v = alloc([16])
+        least = alloc([1], {kind})
+        most = alloc([1], {kind})
+{tiles}        load(U[i, 0:16] -> u)
+        load(V[i, 0:16] -> v)
+{calls}        reduce_min(u, 0, least)
+        reduce_max(u, 0, most)
+{stores}        store(least -> LEAST[i:i+1])
+        store(most -> MOST[i:i+1])
+}}
+"""
+    kernel = lower(text, "tilelang_cuda")[1]
+    symbols = {"N": 7}
+    tensors = inputs(kernel.sketch, symbols, {})
+    rng = np.random.default_rng(0)
+    for name in "UV":
+        limits = np.iinfo(tensors[name].dtype)
+        drawn = rng.integers(limits.min, limits.max + 1, tensors[name].shape)
+        tensors[name] = drawn.astype(tensors[name].dtype)
+    tensors["U"][0], tensors["U"][1] = limits.min, limits.max
+    expected = reference(kernel.sketch, tensors, symbols, {})
+    with TOOLCHAIN.open(TOOLCHAIN.compile(kernel, tmp_path)) as session:
+        found = session.run(tensors, symbols, {})
+    for name, want in expected.items():
+        np.testing.assert_array_equal(found[name], want, err_msg=name)
+
+
 def test_not_takes_tiles_of_every_kind_of_type(tmp_path: Path) -> None:
     kinds = [("a", "u8", "A", 0), ("b", "i64", "B", 1), ("c", "f32", "C", 2), ("d", "bool", "D", 3)]
     text = NEGATED.replace("@BODY@", "".join(NEGATION.format(*kind) for kind in kinds))

@@ -352,13 +352,24 @@ inline T directed(double x)
     return nearest;
 }
 
-template <class T> inline T absolute(T x) { return static_cast<T>(x < T{0} ? T{0} - x : x); }
+template <class T> inline T absolute(T x)
+{
+    if constexpr (std::is_unsigned_v<T>) {
+        return x;
+    } else {
+        return static_cast<T>(x < T{0} ? T{0} - x : x);
+    }
+}
 inline float absolute(float x) { return __builtin_fabsf(x); }
 inline double absolute(double x) { return __builtin_fabs(x); }
 
 template <class T> inline T sign(T x)
 {
-    return x > T{0} ? T{1} : (x < T{0} ? static_cast<T>(-1) : x);
+    if constexpr (std::is_unsigned_v<T>) {
+        return x > T{0} ? T{1} : x;
+    } else {
+        return x > T{0} ? T{1} : (x < T{0} ? static_cast<T>(-1) : x);
+    }
 }
 
 // The larger of a and b; NaN wins. Only `larger` depends on `a`, the accumulator of a loop.
@@ -381,7 +392,14 @@ template <class T> inline T at_least(T x, T low) { return x < low ? low : x; }
 
 template <class T> inline T at_most(T x, T high) { return x > high ? high : x; }
 
-template <class T> inline T relu(T x) { return x < T{0} ? T{0} : x; }
+template <class T> inline T relu(T x)
+{
+    if constexpr (std::is_unsigned_v<T>) {
+        return x;
+    } else {
+        return x < T{0} ? T{0} : x;
+    }
+}
 
 template <class T> inline T floor(T x) { return x; }
 inline float floor(float x) { return __builtin_floorf(x); }
