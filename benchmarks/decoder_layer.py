@@ -95,6 +95,25 @@ def loaded(folder: Path, name: str) -> Callable[..., Any]:
 # ---------------------------------------------------------------- one variant, in its process
 
 
+def by_kernels(
+    layer: Any, kernels: dict[str, Callable[..., Any]], setting: str, given: Sequence[Any]
+) -> Any:
+    """A call of the `layer` for one new token of each sequence, in five calls of `kernels`."""
+    batch, _, length = SETTINGS[setting]
+    x, cos, sin, keys, values = given
+    rows, half, group = x.view(batch, FEATURES), DEPTH // 2, HEADS // KEY_HEADS
+    angles = (cos.expand(batch, half), sin.expand(batch, half))
+    caches = tuple(each.view(batch, KEY_HEADS, length, 2, half) for each in (keys, values))
+    weight = layer.qkv.view(-1, 2, half, FEATURES)
+    told = {"place": length - 1, "eps": EPSILON}
+    *_, q = kernels["qkv_rope"](rows, layer.first, weight, *angles, *caches, **told)
+    q = q.view(batch, KEY_HEADS, group, DEPTH)
+    y = kernels["decode_attention"](q, keys, values).view(batch, HEADS * DEPTH)
+    rows = kernels["add_linear"](y, layer.out, rows)
+    y = kernels["gate_up"](rows, layer.second, layer.gate_up, eps=EPSILON)
+    return kernels["add_linear"](y, layer.down, rows).view(batch, 1, FEATURES)
+
+
 def layer(setting: str, kernels: dict[str, Callable[..., Any]]) -> Any:
     """The layer as a module of torch: of torch's operations where `kernels` is empty."""
     import torch
@@ -142,7 +161,7 @@ def layer(setting: str, kernels: dict[str, Callable[..., Any]]) -> Any:
 
         def forward(self, x: Any, cos: Any, sin: Any, keys: Any, values: Any) -> Any:
             if kernels and tokens == 1:
-                return self.by_kernels(x, cos, sin, keys, values)
+                return by_kernels(self, kernels, setting, (x, cos, sin, keys, values))
             x = x + functional.linear(self.attended(x, cos, sin, keys, values), self.out)
             y = self.norm(x, self.second)
             if kernels:
@@ -151,19 +170,6 @@ def layer(setting: str, kernels: dict[str, Callable[..., Any]]) -> Any:
                 gate, up = functional.linear(y, self.gate_up).chunk(2, -1)
                 y = functional.silu(gate) * up
             return x + functional.linear(y, self.down)
-
-        def by_kernels(self, x: Any, cos: Any, sin: Any, keys: Any, values: Any) -> Any:
-            rows, half, group = x.view(batch, FEATURES), DEPTH // 2, HEADS // KEY_HEADS
-            angles = (cos.expand(batch, half), sin.expand(batch, half))
-            caches = tuple(each.view(batch, KEY_HEADS, length, 2, half) for each in (keys, values))
-            weight = self.qkv.view(-1, 2, half, FEATURES)
-            told = {"place": length - 1, "eps": EPSILON}
-            *_, q = kernels["qkv_rope"](rows, self.first, weight, *angles, *caches, **told)
-            q = q.view(batch, KEY_HEADS, group, DEPTH)
-            y = kernels["decode_attention"](q, keys, values).view(batch, HEADS * DEPTH)
-            rows = kernels["add_linear"](y, self.out, rows)
-            y = kernels["gate_up"](rows, self.second, self.gate_up, eps=EPSILON)
-            return kernels["add_linear"](y, self.down, rows).view(batch, 1, FEATURES)
 
     return Layer()
 

@@ -41,7 +41,7 @@ def _meaning(loops: Loops, value: Reduction) -> object:
     names = {old.name: new.ref for old, new in zip(own, axes, strict=True)}
     extents = {axis.name: axis.extent for axis in axes}
     body = resolved(loops, at(value.body, names), extents)
-    return value.operation, value.dtype, value.part, len(value.axes), tuple(extents.items()), body
+    return value.operation, value.dtype, len(value.axes), tuple(extents.items()), body
 
 
 def along_columns(phase: Phase) -> Phase:

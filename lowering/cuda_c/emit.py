@@ -58,13 +58,12 @@ def emit(plan: Plan) -> Kernel:
     body = host.function()
     library = LIBRARY.namespace(host.used)
     includes = [*LIBRARY.includes, "#include <cuda_runtime.h>"]
-    start = [
+    parts = [
         _title(plan),
         "\n".join(includes),
         *([library] if library else []),
     ]
     origins: dict[int, tuple[int, ...]] = {}
-    parts = list(start)
     for above, below, printer in host.kernels:
         # All kernels of a file name the same memory, whose alignment must be one.
         memory = f"{INDENT}extern __shared__ __align__({host.border}) char block_memory[];"

@@ -265,7 +265,7 @@ def _read(
     early = early and not (old is not None and scope.dialect.interval_masks)
     other = old if old is not None or fill is None else fill_code(fill, tile.dtype)
     if mask is not None and block:
-        arguments.append(f"mask={_beside(mask, statement, scope) if across else mask}")
+        arguments.append(f"mask={_turned_mask(mask, statement, scope) if across else mask}")
         if early and other is not None:
             arguments.append(f"other={fill_code(fill or 0, tensor.dtype) if old is None else old}")
     read = loaded(arguments, tensor.dtype, scope)
@@ -274,7 +274,7 @@ def _read(
     return value if early or other is None else chosen(mask, value, other)
 
 
-def _beside(mask: Code, statement: ir.Load | ir.Store, scope: Scope) -> Code:
+def _turned_mask(mask: Code, statement: ir.Load | ir.Store, scope: Scope) -> Code:
     """The mask of an access that is turned."""
     lanes = statement.domain
     if isinstance(statement, ir.Load) and statement.pad is not None:
@@ -300,7 +300,7 @@ def store(statement: ir.Store, scope: Scope) -> Code:
     value = convert(Code(scope.names[tile.name]), tile.dtype, tensor.dtype)
     if along_last(statement, scope):
         address, value = (turned(each, False, tile.name, scope) for each in (address, value))
-        mask = None if mask is None else _beside(mask, statement, scope)
+        mask = None if mask is None else _turned_mask(mask, statement, scope)
     arguments: list[Code | str] = [address, value]
     if mask is not None:
         arguments.append(f"mask={mask}")
