@@ -33,6 +33,9 @@ GROUP = 8
 ACCUMULATORS_PER_THREAD = 64
 ELEMENTS_PER_WARP = 8 * THREADS_PER_WARP
 LARGEST_WARPS = 16
+#: Tiles of a known extent with so many lanes, which are rows that a program keeps, have twice as
+#: many warps: with fewer, a thread's registers would not hold its share twice.
+_WIDEST, _WIDEST_WARPS = 1 << 15, 32
 #: The warps of a launch with products.
 _FEWEST, _MOST = 4, 8
 #: Stages of a loop with products; with more, no further latency is hidden.
@@ -50,7 +53,8 @@ def warps_of(plan: Plan, phase: PhasePlan, values: Values) -> int | None:
         return asked
     if has_product(phase.body):
         return product_options(plan, phase)["num_warps"]
-    return element_wise_warps(_lanes(*widest_tile(plan, phase), values))
+    elements, extents = widest_tile(plan, phase)
+    return element_wise_warps(_lanes(elements, extents, values), known=not extents)
 
 
 def stages_at(plan: Plan, phase: PhasePlan, loop: ir.For) -> int | None:
@@ -119,8 +123,10 @@ def runs_in_groups(phase: PhasePlan) -> bool:
     return len(phase.grid) >= 2 and has_product(phase.body)
 
 
-def element_wise_warps(lanes: int) -> int:
-    """The warps for tiles of so many lanes, without a product."""
+def element_wise_warps(lanes: int, *, known: bool = True) -> int:
+    """The warps for tiles of so many lanes, without a product; `known`: not at launch alone."""
+    if known and lanes >= _WIDEST:
+        return _WIDEST_WARPS
     return min(max(lanes // ELEMENTS_PER_WARP, 1), LARGEST_WARPS)
 
 

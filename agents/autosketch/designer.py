@@ -31,6 +31,7 @@ from sketchc.agents.autosketch.phases import build_phases
 from sketchc.agents.autosketch.program import write_program
 from sketchc.agents.autosketch.sketch import write_sketch, written_phases
 from sketchc.agents.autosketch.templates.doubles import Doubles
+from sketchc.agents.autosketch.templates.kept import Kept
 from sketchc.agents.designer.design_check import design_check
 from sketchc.agents.designer.messages import sketch_name
 from sketchc.agents.state.state import RunState, Turn
@@ -161,7 +162,7 @@ def _designed(traces: Traces, stage: str, doubles: bool, planes: bool) -> Iterat
         yield _text(phases)
         return
     most = {name: group.most for name, group in named}
-    written = written_phases(phases, Doubles(doubles, most))
+    written = written_phases(phases, Doubles(doubles, most), Kept(planes, most))
     sketch = write_sketch(phases, name, written)
     program = write_program(phases, name, written, sketch) if stage == "program" else None
     if program is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 import attrs
@@ -18,6 +18,7 @@ from sketchc.agents.autosketch.phase import (
     Ranked,
 )
 from sketchc.agents.autosketch.templates.doubles import Doubles
+from sketchc.agents.autosketch.templates.kept import Kept
 from sketchc.agents.autosketch.templates.writer import PhaseWriter
 from sketchc.base.diagnostics import InternalError, Source
 from sketchc.ir.show import show
@@ -46,17 +47,22 @@ _FEWER_TERMS = {"TK": "[16, 32]"}
 
 @attrs.frozen
 class Written:
-    """A phase as lines of a sketch, without the sketch around them; `sizes` are its tile sizes."""
+    """A phase as lines of a sketch, without the sketch around them; `sizes` are its tile sizes that
+    are tuned, and `blocks` those that are as long as rows, with their extents."""
 
     phase: Phase
     lines: tuple[str, ...]
     sizes: frozenset[str]
+    blocks: Mapping[str, int]
 
 
-def written_phases(phases: Phases, doubles: Doubles) -> list[Written]:
+def written_phases(phases: Phases, doubles: Doubles, kept: Kept) -> list[Written]:
     """The phases as text, in order."""
-    writers = [PhaseWriter(phases, phase, doubles) for phase in phases.phases]
-    return [Written(w.phase, tuple(w.lines()), frozenset(w.sizes)) for w in writers]
+    writers = [PhaseWriter(phases, phase, doubles, kept) for phase in phases.phases]
+    return [
+        Written(w.phase, tuple(w.lines()), frozenset(w.sizes), w.blocks(kept.extents))
+        for w in writers
+    ]
 
 
 def tile_sizes(written: Sequence[Written]) -> str:
@@ -68,7 +74,9 @@ def tile_sizes(written: Sequence[Written]) -> str:
         tuned = _SIZES | _FEWER_SIZES
     elif any(isinstance(fold, Product) and fold.digits for fold in folds):
         tuned = _SIZES | _FEWER_TERMS
-    listed = ", ".join(f"{size} in {tuned[size]}" for size in sizes)
+    own = [f"{size} in {tuned[size]}" for size in sizes]
+    blocks = {name: extent for each in written for name, extent in each.blocks.items()}
+    listed = ", ".join([*own, *(f"{name} in [{extent}]" for name, extent in blocks.items())])
     return f"constexpr: {listed};" if listed else ""
 
 

@@ -14,6 +14,7 @@ class Body:
     """The statements of one body. `bound` are the axes that have a value in it, `held` the tile of
     each scalar computed so far, `lanes` the name of each axis's lane indices. A statement goes to
     `place`: the end, or above the loop being written, so a loop holds only what depends on it.
+    `in_loop`: one program runs the body again and again; `once`: it runs it once, between its loops.
     """
 
     bound: frozenset[str]
@@ -24,6 +25,7 @@ class Body:
     named: set[str] = attrs.field(factory=set)
     place: int = 0
     in_loop: bool = False
+    once: bool = False
 
     @property
     def names(self) -> set[str]:
@@ -53,11 +55,20 @@ class Body:
         self.lines[self.place : self.place] = [*header, scope]
         return scope
 
+    def beside(self, bound: set[str], before: Body | None) -> Body:
+        """Open a body whose statements run once, between loops, and in which axes have values; what
+        was computed in the body `before`, of the same axes, is there in it, too."""
+        scope = Body(self.bound | bound, self, named=self.named, in_loop=True, once=True)
+        if before is not None:
+            scope.held, scope.lanes = before.held, before.lanes
+        self.lines.insert(self.place, scope)
+        return scope
+
     def text(self, indent: str = "") -> Iterator[str]:
         """The lines of this body and, indented, of the bodies within it."""
         for line in self.lines:
             if isinstance(line, Body):
-                yield from line.text(indent + "    ")
+                yield from line.text(indent if line.once else indent + "    ")
             else:
                 yield indent + line
 

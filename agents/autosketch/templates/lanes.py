@@ -21,11 +21,13 @@ _ONE_TILE = 1024
 @attrs.frozen
 class Lanes:
     """An axis that lies along a tile. `size`: the tuned size of a tile, None where one tile has the
-    whole axis. `digits`: the axes that a joint axis runs through, as formulas over it."""
+    whole axis. `digits`: the axes that a joint axis runs through, as formulas over it. `first`: of
+    tiles of that size, the first alone."""
 
     axis: Axis
     size: str | None
     digits: Digits = ()
+    first: bool = False
 
     @property
     def names(self) -> set[str]:
@@ -50,7 +52,7 @@ class Lanes:
     @property
     def start(self) -> str:
         """The index of the tile's first lane, as text."""
-        return "0" if self.size is None else f"{self.variable}*{self.size}"
+        return "0" if self.size is None or self.first else f"{self.variable}*{self.size}"
 
 
 #: Up to this an axis of an attention that is summed over, or of values, is one block.

@@ -39,13 +39,12 @@ def write_moments(writer: PhaseWriter, scope: Body, total: Pass, squares: Pass, 
     for name in (own, other):
         hint = 'llm_hint=["fastest", "accumulator"]'
         scope.say(f"{name} = alloc([{width(dims)}], f64, init=0, {hint})")
-    inner = writer.opened(scope, loops, along)
     assert isinstance(total.body, Apply)
     wide = [Apply("cast", (each,), DType.F64) for each in total.body.operands]
-    lanes = dims if along is None else (along,)
-    term = writer.evaluated(inner, Apply("sub", tuple(wide), DType.F64), lanes)
-    writer.combined(inner, "sum", term, (own, DType.F64), along)
-    writer.combined(inner, "sum", f"{term}*{term}", (other, DType.F64), along)
+    for inner, lanes in writer.turns(scope, total.over, dims):
+        term = writer.evaluated(inner, Apply("sub", tuple(wide), DType.F64), lanes)
+        writer.combined(inner, "sum", term, (own, DType.F64), lanes, dims)
+        writer.combined(inner, "sum", f"{term}*{term}", (other, DType.F64), lanes, dims)
     scope.finished()
     number = writer.operand(scope, count, dims)
     scope.say(f"copy({other} - {own}*{own}/({number}), {other})")

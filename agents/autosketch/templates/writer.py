@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
@@ -18,7 +18,6 @@ from sketchc.agents.autosketch.calls import (
     COMBINES,
     PERMUTED,
     call,
-    identity_of,
     in_expression,
     in_one_type,
     listed,
@@ -67,8 +66,10 @@ from sketchc.agents.autosketch.templates.lanes import (
     step_in,
     width,
 )
+from sketchc.agents.autosketch.templates.kept import Kept
 from sketchc.agents.autosketch.templates.moments import write_moments
 from sketchc.agents.autosketch.templates.orders import write_best, write_places
+from sketchc.agents.autosketch.templates.passes import together, write_passes
 from sketchc.agents.autosketch.templates.products import write_product
 from sketchc.agents.autosketch.templates.scans import write_scan
 from sketchc.agents.autosketch.templates.scatters import write_scatter
@@ -114,7 +115,7 @@ def _widens(source: Scalar, cast: Apply) -> bool:
 class PhaseWriter:
     """Writes one phase as statements."""
 
-    def __init__(self, phases: Phases, phase: Phase, doubles: Doubles) -> None:
+    def __init__(self, phases: Phases, phase: Phase, doubles: Doubles, kept: Kept) -> None:
         self.phases = phases
         self.doubles = doubles
         self.phase = phase
@@ -159,6 +160,10 @@ class PhaseWriter:
             self.beside = None
         elif isinstance(phase.fold, Scattered):
             self.beside = rows
+        #: the block of a row that all passes share, where they share one, and the body of the last
+        #: statements on it
+        self.kept = kept.block(phase, self.beside)
+        self.block_body: Body | None = None
         #: how often parts are used in the body of a row, and in that of the loop being written
         self.all_uses = _uses(*phase.scalars())
         self.uses = self.all_uses
@@ -206,7 +211,9 @@ class PhaseWriter:
             elif left and write_moments(self, scope, first, left[0], dims):
                 del left[0]
             else:
-                self.reduced(scope, first, dims)
+                group = together([first, *left], online=self.kept is None)
+                write_passes(self, scope, group, dims)
+                del left[: len(group) - 1]
         if isinstance(phase.fold, Scattered):
             write_scatter(self, scope, phase.fold, dims)
             return
@@ -217,6 +224,11 @@ class PhaseWriter:
         elif isinstance(phase.fold, Ranked):
             write_places(self, scope, phase.fold, dims)
         self.result(scope, dims)
+
+    def blocks(self, extents: Mapping[str, int]) -> dict[str, int]:
+        """The extents of the blocks that the phase keeps, by their names."""
+        own = () if self.kept is None else (self.kept.first, self.kept.size)
+        return {name: extents[name] for name in own if name is not None}
 
     def about(self) -> str:
         """What a comment says of the phase."""
@@ -254,6 +266,8 @@ class PhaseWriter:
         """The lanes of tiles along an axis, all of a short one."""
         joint = axis in self.phase.rows[-1:]
         found = lanes_of(axis, self.phase.digits if joint else ())
+        if self.kept is not None and self.kept.size is not None and found.size is not None:
+            found = attrs.evolve(found, size=self.kept.size)
         if found.size is not None:
             self.sizes.add(found.size)
         return found
@@ -307,28 +321,6 @@ class PhaseWriter:
             scope.say(f'{held.name} = alloc([{width(dims)}]{dtype}, llm_hint=["fastest"])')
             scope.say(f"cast({name}, {held.name})")
 
-    def reduced(self, scope: Body, each: Pass, dims: Dims) -> None:
-        """Write one pass over the row."""
-        along, loops = self.cut(each.over)
-        looped = bool(loops) or (along is not None and along.size is not None)
-        own = dims if along is None else (along,)
-        start = f", init={identity_of(each.operation, each.dtype)}" if looped else ""
-        hint = '"fastest", "accumulator"' if looped else '"fastest"'
-        total, kept = self.carried(scope, each, loops) if looped else (each.name, each.dtype)
-        scope.say(f"{total} = alloc([{width(dims)}]{spelled(kept)}{start}, llm_hint=[{hint}])")
-        inner = self.opened(scope, loops, along, part=each.part)
-        # How many terms of a block a lane adds up is the chip's: with few lanes f32 is too short.
-        body = each.body if kept is each.dtype else Apply("cast", (each.body,), kept)
-        operand = self.evaluated(inner, body, own, infix=True)
-        if looped:
-            self.combined(inner, each.operation, operand, (total, kept), along)
-        elif along is not None:
-            inner.say(f"reduce_{each.operation}({operand}, 0, {each.name})")
-        else:
-            inner.say(f"copy({operand}, {each.name})")
-        scope.finished()
-        self.rounded(scope, total, each, dims)
-
     def cut(self, over: Sequence[Axis]) -> tuple[Lanes | None, list[Axis]]:
         """The lanes that a pass over `over` has across a row, None where rows lie side by side; and
         the axes that it runs through one index after the other."""
@@ -342,17 +334,37 @@ class PhaseWriter:
         operation: str,
         operand: str,
         total: tuple[str, DType],
-        along: Lanes | None,
+        own: Dims,
+        dims: Dims,
     ) -> None:
-        """Write that a tile is combined with the result so far, of the name and type `total`; of a
-        row's block, first its lanes `along` with each other."""
+        """Write that a tile along `own` is combined with the result so far, of the name and type
+        `total`, along `dims`; of a row's block, first its lanes with each other."""
         name, dtype = total
-        if along is not None:
+        if own != dims:
             block = self.name(inner, "block")
-            inner.say(f'{block} = alloc([1]{spelled(dtype)}, llm_hint=["fastest"])')
+            inner.say(f'{block} = alloc([{width(dims)}]{spelled(dtype)}, llm_hint=["fastest"])')
             inner.say(f"reduce_{operation}({operand}, 0, {block})")
             operand = block
         inner.say(f"{COMBINES[operation]}({name}, {operand}, {name})")
+
+    def turns(
+        self, scope: Body, over: Sequence[Axis], dims: Dims, part: Axis | None = None
+    ) -> Iterator[tuple[Body, Dims]]:
+        """The bodies for the statements of one pass over the axes `over` of rows along `dims`, with
+        the axes of their tiles: that of the loop which `opened` opens, and before it that of the
+        row's first block where the phase keeps it."""
+        along, loops = self.cut(over)
+        own = dims if along is None else (along,)
+        if self.kept is None:
+            yield self.opened(scope, loops, along, part=part), own
+            return
+        first = Lanes(over[0], self.kept.first, first=True)
+        self.block_body = scope.beside(first.names, self.block_body)
+        yield self.block_body, (first, *dims)
+        scope.finished()
+        start = self.kept.first if along is None else f"{self.kept.first}//{along.size}"
+        start = "1" if along is not None and along.size == self.kept.first else start
+        yield self.opened(scope, loops, along, start=f"{start}, "), own
 
     def opened(
         self,
@@ -361,22 +373,26 @@ class PhaseWriter:
         along: Lanes | None,
         count: str = "",
         part: Axis | None = None,
+        start: str = "",
     ) -> Body:
         """Open loops of one program over `loops`, then tiles of `along`, the first `count` of them
-        or all; returns the inner body. `part`: the outermost loop runs through every n-th turn of
-        its own, where n is the extent of `part`, from the number of that on."""
+        or all, or those from `start` on; returns the inner body. `part`: the outermost loop runs
+        through every n-th turn of its own, where n is the extent of `part`, from the number of that
+        on."""
         inner = scope
-        start, step = ("", "") if part is None else (f"{part.name}, ", f", {show(part.extent)}")
+        start, step = (start, "") if part is None else (f"{part.name}, ", f", {show(part.extent)}")
         for axis in loops:
             head = f"for {axis.name} in range({start}{show(axis.extent)}{step}):"
-            if along is None and axis == loops[-1] and axis.name not in self.windows:
+            ahead = along is None and axis == loops[-1] and axis.name not in self.windows
+            if ahead and self.kept is None:  # what is left of a block is little, or nothing
                 inner = inner.inner(axis.name, "", _PIPELINE, head, in_loop=True)
             else:
                 inner = inner.inner(axis.name, head, in_loop=True)
             start = step = ""
         if along is not None and along.size is not None:
             head = f"for {along.variable} in range({start}{count or along.count}{step}):"
-            inner = inner.inner(along.variable, "", _PIPELINE, head, in_loop=True)
+            hint = [] if self.kept is not None and self.kept.whole else [_PIPELINE]
+            inner = inner.inner(along.variable, "", *hint, head, in_loop=True)
         if along is not None:
             inner.bound |= along.names
         return inner
@@ -385,9 +401,14 @@ class PhaseWriter:
         """Write the last pass: each element of the row."""
         phase = self.phase
         if phase.passes and phase.columns:
-            along = None if self.beside is not None else self.lanes(self.longest(phase.columns))
-            loops = [axis for axis in phase.columns if along is None or axis != along.axis]
-            scope, dims = self.opened(scope, loops, along), dims if along is None else (along,)
+            for inner, own in self.turns(scope, phase.columns, dims):
+                self.element(inner, own)
+        else:
+            self.element(scope, dims)
+
+    def element(self, scope: Body, dims: Dims) -> None:
+        """Write that the elements of one tile are computed and stored."""
+        phase = self.phase
         tile = self.evaluated(scope, phase.result, dims, infix=True)
         target = self.access(scope, Element(phase.target, phase.place, phase.dtype), dims)
         moved = isinstance(phase.fold, Ranked) and phase.fold.name in names_in(phase.place)
@@ -418,10 +439,12 @@ class PhaseWriter:
 
     def along_tile(self, scalar: Scalar, dims: Dims) -> Dims:
         """The axes, of those of the tile, along which a scalar differs."""
+        used = names_below(scalar)
         held = self.beside or self.phase.fold
         if held and any(e.source in self.passes for e in elements(scalar)):
-            return dims
-        used = names_below(scalar)
+            if self.kept is None or self.beside is None:
+                return dims
+            used = used | {self.beside.name}
         return tuple(each for each in dims if each.names & used)
 
     def operand(self, scope: Body, scalar: Scalar, dims: Dims, beside: Dims = ()) -> str:
@@ -435,10 +458,10 @@ class PhaseWriter:
             if not self.is_narrow(scalar):
                 return self.number(scope, scalar, beside or dims)
             scalar = Apply("cast", (attrs.evolve(scalar, dtype=DType.I64),), scalar.dtype)
-        if isinstance(scalar, Element) and scalar.source in self.passes:
-            return named(scalar.source)
-        where = scope.of(self.follows(scalar))
         own = self.along_tile(scalar, dims)
+        if isinstance(scalar, Element) and scalar.source in self.passes:
+            return named(scalar.source + shaped(own, beside or own))
+        where = scope.of(self.follows(scalar))
         if scalar not in where.held:
             match scalar:
                 case Apply("cast", (Element(name) as source,)) if (
@@ -515,7 +538,7 @@ class PhaseWriter:
     def uses_of(self, scope: Body, part: Scalar) -> int:
         """How often a scalar that is computed in a body is used: in a loop's body by what is being
         written, in the body of a row by all that the phase computes."""
-        return (self.uses if scope.in_loop else self.all_uses)[part]
+        return (self.uses if scope.in_loop and not scope.once else self.all_uses)[part]
 
     def spare(
         self, scope: Body, scalar: Apply, dtype: DType, wide: Dims, dims: Dims
@@ -616,8 +639,9 @@ class PhaseWriter:
         tile: ir.Expr = ir.Literal(0)
         size: ir.Expr = lanes.axis.extent
         if lanes.size is not None:
-            tile = ir.Ref(lanes.variable, ir.NameKind.LOOP)
             size = ir.Ref(lanes.size, ir.NameKind.CONSTANT)
+        if lanes.size is not None and not lanes.first:
+            tile = ir.Ref(lanes.variable, ir.NameKind.LOOP)
 
         def end(turn: ir.Expr) -> ir.Expr:
             place = ir.Binary("*", ir.Binary("*", turn, size), ir.Literal(step))
@@ -627,7 +651,7 @@ class PhaseWriter:
 
         first = end(tile)
         last = end(ir.Binary("+", tile, ir.Literal(1)))
-        if lanes.size is None:
+        if lanes.size is None or lanes.first:
             first, last = symbolic.simplify(first), symbolic.simplify(last)
         stays = symbolic.equal(ir.Binary("*", ir.Literal(step), lanes.axis.extent), extent)
         cut = lanes.size is not None and not (rest == ir.Literal(0) and stays)
