@@ -19,7 +19,7 @@ from sketchc.ir.evaluate import evaluate
 from sketchc.ir.walk import free_name, names
 
 #: A reduction with fewer results than this is computed in at least so many parts.
-_FEW, _PARTS = 128, 1024
+FEW, _PARTS = 128, 1024
 #: The fewest terms of all results that are worth launches of their own.
 _TERMS = 1 << 20
 #: Blocks of one axis are dealt to at least four parts, each with at least so many terms.
@@ -58,7 +58,7 @@ def _parts(value: Reduction, sizes: Mapping[str, int]) -> tuple[Axis, ...]:
     """The axes over which a reduction is in parts; none where it is in one."""
     programs = _elements(value.axes, sizes)
     terms = programs * _elements(value.over, sizes)
-    if is_product(value) or not 0 < programs < _FEW or terms < _TERMS:
+    if is_product(value) or not 0 < programs < FEW or terms < _TERMS:
         return ()
     wide = [axis for axis in value.over if axis.extent != ir.Literal(1)]
     found: tuple[Axis, ...] = ()
@@ -78,7 +78,7 @@ def _blocks(value: Reduction, outer: Sequence[Axis], sizes: Mapping[str, int]) -
         return ()
     if is_product(value):
         programs, enough, block = results / _BLOCK, _FEW_BLOCKS, _BLOCK_TERMS
-    elif results < _FEW and results * _elements(value.over, sizes) >= _TERMS:
+    elif results < FEW and results * _elements(value.over, sizes) >= _TERMS:
         programs, enough, block = results * _elements(outer, sizes), _PARTS, _PART_TERMS
     else:
         return ()

@@ -9,6 +9,7 @@ phase's is a phase of its own and goes through a workspace.
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -51,7 +52,7 @@ from sketchc.agents.autosketch.loops import (
     simplified,
 )
 from sketchc.agents.autosketch.means import with_shifted_means
-from sketchc.agents.autosketch.partial import with_partial_results
+from sketchc.agents.autosketch.partial import FEW, with_partial_results
 from sketchc.agents.autosketch.phase import (
     Attention,
     Chosen,
@@ -68,6 +69,7 @@ from sketchc.agents.autosketch.phase import (
 from sketchc.agents.autosketch.repeats import along_columns, without_repeats
 from sketchc.agents.autosketch.rules.recurrences import kept_from_steps
 from sketchc.agents.autosketch.templates.attention import find_attention
+from sketchc.agents.autosketch.terms import with_stored_terms
 from sketchc.base.diagnostics import refuse
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
@@ -91,6 +93,7 @@ def build_phases(loops: Loops, sizes: Mapping[str, int], planes: bool = False) -
     operations."""
     loops = with_held(with_shifted_means(with_epilogues(without_repeats(loops))))
     _fits(loops)
+    loops = with_stored_terms(loops)
     loops, kept = with_partial_results(loops, sizes)
     for _ in range(_ROUNDS):
         builder = Builder(loops, kept, sizes)
@@ -384,6 +387,11 @@ class Builder:
             value = self.loops.values.get(element.source)
             if not isinstance(value, Map | Reduction) or is_expanded(value):
                 continue
+            if isinstance(value, Reduction) and self.has_rows(value):
+                for each, upper in zip(element.index, value.axes, strict=True):
+                    for axis in (a for a in axes if _is_quotient(each, a)):
+                        assert isinstance(each, ir.Binary)
+                        yield axis, upper.extent, each.right
             for first, upper, lower in zip(element.index, value.axes, value.axes[1:], strict=False):
                 axis = next((a for a in axes if _upper(first, a, lower)), None)
                 if axis is not None:
@@ -404,6 +412,14 @@ class Builder:
         if value.name in self.kept:
             return True
         return self.readers[value.name] > 1 and is_product(value)
+
+    def has_rows(self, value: Reduction) -> bool:
+        """Whether a reduction may be computed beside what reads it, in programs of many rows, at
+        the task's own sizes."""
+        extents = [axis.extent for axis in value.axes]
+        known = self.sizes.keys() >= {name for each in extents for name in names(each)}
+        rows = math.prod(int(evaluate(each, self.sizes)) for each in extents) if known else 0
+        return rows >= FEW and not self.shared(value) and not is_product(value)
 
     def at_most(self, extent: ir.Expr, limit: int) -> bool:
         """Whether an extent is at most `limit`, at the task's own sizes; False if that is open."""
@@ -686,6 +702,14 @@ def _has_digits(index: Index) -> bool:
     """Whether a subscript is made of quotients or remainders."""
     inner = (part for each in index for part in parts(each))
     return any(isinstance(part, ir.Binary) and part.operator in ("//", "%") for part in inner)
+
+
+def _is_quotient(subscript: ir.Expr, axis: Axis) -> bool:
+    """Whether a subscript is a quotient of an axis by a number that is no axis."""
+    match subscript:
+        case ir.Binary("//", left, ir.Literal() | ir.Ref(kind=ir.NameKind.SYMBOL)):
+            return left == axis.ref
+    return False
 
 
 def _upper(subscript: ir.Expr, axis: Axis, lower: Axis) -> bool:
