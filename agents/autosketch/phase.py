@@ -142,13 +142,16 @@ SCORES = "scores"
 
 @attrs.frozen
 class Running:
-    """The sum or product of `body` from the start of the axis up to each place of it."""
+    """The sum or product of `body` from the start of the axis up to each place of it. `reverse`:
+    from its end down to there; `exclusive`: without the term of the place itself."""
 
     name: str
     operation: str
     dtype: DType
     axis: Axis
     body: Scalar
+    reverse: bool = False
+    exclusive: bool = False
 
     @property
     def groups(self) -> tuple[tuple[Axis, ...], ...]:
@@ -166,7 +169,8 @@ class Running:
     def lines(self) -> Iterator[str]:
         """The scan as text."""
         along = ranges([self.axis])
-        yield f"    {self.name} = running {self.operation}[{along}] {text(self.body)}"
+        how = "exclusive " * self.exclusive + "reversed " * self.reverse
+        yield f"    {self.name} = {how}running {self.operation}[{along}] {text(self.body)}"
 
 
 @attrs.frozen

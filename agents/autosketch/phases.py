@@ -66,6 +66,7 @@ from sketchc.agents.autosketch.phase import (
     mapped,
     replaced,
 )
+from sketchc.agents.autosketch.running import axis_along, find_running, is_of_axes
 from sketchc.agents.autosketch.repeats import along_columns, without_repeats
 from sketchc.agents.autosketch.rules.recurrences import kept_from_steps
 from sketchc.agents.autosketch.templates.attention import find_attention
@@ -490,23 +491,17 @@ class Builder:
     def running(self, element: Element, axes: Sequence[Axis]) -> Running | None:
         """The scan that an element reads, where its index is that of these axes; else None."""
         value = self.loops.values.get(element.source)
-        if not isinstance(value, Scan) or not _whole(value, element, axes):
-            return None
-        extents = self.extents(axes)
-        replaced = dict(zip((axis.name for axis in value.axes), element.index, strict=True))
-        axis = _followed(value, element, axes)
-        body = resolved(self.loops, at(value.body, replaced), extents)
-        return Running("running", value.operation, value.dtype, axis, body)
+        return find_running(self.loops, value, element, axes, self.extents(axes))
 
     def chosen(self, element: Element, axes: Sequence[Axis]) -> Chosen | None:
         """The choice that an element reads, where its index is that of these axes; else None."""
         value = self.loops.values.get(element.source)
-        if not isinstance(value, Best) or not _whole(value, element, axes):
+        if not isinstance(value, Best) or not is_of_axes(value, element, axes):
             return None
         (over,) = _renamed([value.over], _OVER)
         replaced = dict(zip((axis.name for axis in value.axes), element.index, strict=True))
         replaced[value.over.name] = over.ref
-        axis = _followed(value, element, axes)
+        axis = axis_along(value, element, axes)
         extents = self.extents((*axes, over))
         body = resolved(self.loops, at(value.body, replaced), extents)
         name = "place" if value.places else "best"
@@ -516,9 +511,9 @@ class Builder:
         """The place in an order that an element reads, where its index is that of these axes; else
         None."""
         value = self.loops.values.get(element.source)
-        if not isinstance(value, Rank) or not _whole(value, element, axes):
+        if not isinstance(value, Rank) or not is_of_axes(value, element, axes):
             return None
-        axis = _followed(value, element, axes)
+        axis = axis_along(value, element, axes)
         (over,) = _renamed([value.along], _OVER)
         own = dict(zip((each.name for each in value.axes), element.index, strict=True))
         extents = self.extents((*axes, over))
@@ -668,17 +663,6 @@ def _part(value: Reduction, index: Index, axes: Sequence[Axis]) -> Axis | None:
     return next(axis for axis in axes if axis.ref == place)
 
 
-def _whole(value: Scan | Best | Rank, element: Element, axes: Sequence[Axis]) -> bool:
-    """Whether the index of an element has all of these axes, each by itself, and nothing else."""
-    own = {axis.name for axis in axes}
-    index = [e for a, e in zip(value.axes, element.index, strict=True) if a.extent != ir.Literal(1)]
-    if element.pad is not None or len(set(index)) < len(index):
-        return False
-    if not all(isinstance(e, ir.Ref) and e.name in own for e in index):
-        return False
-    return len(index) == len([axis for axis in axes if axis.extent != ir.Literal(1)])
-
-
 def _placed(
     scatter: Scatter,
     axes: Sequence[Axis],
@@ -690,12 +674,6 @@ def _placed(
         ir.Literal(0) if axis.extent == ir.Literal(1) else simplified(substitute(e, own), extents)
         for axis, e in zip(axes, scatter.place, strict=True)
     )
-
-
-def _followed(value: Scan | Best | Rank, element: Element, axes: Sequence[Axis]) -> Axis:
-    """The axis, of those of a phase, by which an element runs along `value.along`."""
-    index = element.index[value.axes.index(value.along)]
-    return next((axis for axis in axes if axis.ref == index), value.along)
 
 
 def _has_digits(index: Index) -> bool:

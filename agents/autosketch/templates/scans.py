@@ -23,19 +23,24 @@ def write_scan(writer: PhaseWriter, scope: Body, scan: Running, dims: Dims) -> t
     body = scan.body if wide is scan.dtype else Apply("cast", (scan.body,), wide)
     dtype, combine = spelled(wide), COMBINES[scan.operation]
     start = f'init={IDENTITIES[scan.operation]}, llm_hint=["fastest", "accumulator"]'
+    apart = writer.beside is None or scan.exclusive
+    carry = writer.name(scope, "carry") if apart else name
     if writer.beside is not None:
-        scope.say(f"{name} = alloc([{width(dims)}]{dtype}, {start})")
-        inner = writer.opened(scope, [scan.axis], None)
+        scope.say(f"{carry} = alloc([{width(dims)}]{dtype}, {start})")
+        inner = writer.opened(scope, [scan.axis], None, backwards=scan.reverse)
         operand = writer.evaluated(inner, body, dims)
-        inner.say(f"{combine}({name}, {operand}, {name})")
+        if apart:
+            inner.say(f'{name} = alloc([{width(dims)}]{dtype}, llm_hint=["fastest"])')
+            inner.say(f"copy({carry}, {name})")
+        inner.say(f"{combine}({carry}, {operand}, {carry})")
     else:
         dims = (along := Lanes(scan.axis, "T"),)
         writer.sizes.add("T")
-        carry = writer.name(scope, "carry")
         scope.say(f"{carry} = alloc([1]{dtype}, {start})")
-        inner = writer.opened(scope, (), along)
+        inner = writer.opened(scope, (), along, backwards=scan.reverse)
         operand = writer.evaluated(inner, body, dims)
         inner.say(f'{name} = alloc([T]{dtype}, llm_hint=["fastest"])')
-        inner.say(f"cum{scan.operation}({operand}, 0, {name}, carry={carry})")
+        flags = ", reverse=True" * scan.reverse + ", exclusive=True" * scan.exclusive
+        inner.say(f"cum{scan.operation}({operand}, 0, {name}{flags}, carry={carry})")
     writer.rounded(inner, name, scan, dims)
     return inner, dims

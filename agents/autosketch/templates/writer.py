@@ -374,25 +374,33 @@ class PhaseWriter:
         count: str = "",
         part: Axis | None = None,
         start: str = "",
+        backwards: bool = False,
     ) -> Body:
         """Open loops of one program over `loops`, then tiles of `along`, the first `count` of them
         or all, or those from `start` on; returns the inner body. `part`: the outermost loop runs
         through every n-th turn of its own, where n is the extent of `part`, from the number of that
-        on."""
+        on. `backwards`: the innermost loop runs from its end."""
         inner = scope
         start, step = (start, "") if part is None else (f"{part.name}, ", f", {show(part.extent)}")
         for axis in loops:
-            head = f"for {axis.name} in range({start}{show(axis.extent)}{step}):"
+            turned = backwards and along is None and axis == loops[-1]
+            variable = f"{axis.name}_turn" if turned else axis.name
+            head = f"for {variable} in range({start}{show(axis.extent)}{step}):"
             ahead = along is None and axis == loops[-1] and axis.name not in self.windows
             if ahead and self.kept is None:  # what is left of a block is little, or nothing
                 inner = inner.inner(axis.name, "", _PIPELINE, head, in_loop=True)
             else:
                 inner = inner.inner(axis.name, head, in_loop=True)
+            if turned:
+                inner.say(f"{axis.name} = {show(axis.extent)} - 1 - {variable}")
             start = step = ""
         if along is not None and along.size is not None:
-            head = f"for {along.variable} in range({start}{count or along.count}{step}):"
+            variable = f"{along.axis.name}_turn" if backwards else along.variable
+            head = f"for {variable} in range({start}{count or along.count}{step}):"
             hint = [] if self.kept is not None and self.kept.whole else [_PIPELINE]
             inner = inner.inner(along.variable, "", *hint, head, in_loop=True)
+            if backwards:
+                inner.say(f"{along.variable} = {along.count} - 1 - {variable}")
         if along is not None:
             inner.bound |= along.names
         return inner
