@@ -25,13 +25,13 @@ import gc
 import importlib
 import json
 import multiprocessing
+import multiprocessing.connection
 import os
 import signal
 import statistics
 import sys
 import time
 import traceback
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
@@ -97,17 +97,6 @@ def drop_in(folder, name):
         del sys.path[0]
 
 
-def ended(function, arguments, seconds):
-    """Call a function in a process of its own; whether it ended well within so many seconds."""
-    process = FORK.Process(target=alone, args=(function, arguments))
-    process.start()
-    process.join(seconds)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.join()
-    return process.exitcode == 0
-
-
 def alone(function, arguments):
     """Call a function in a group of processes that can be ended as a whole, and that ends with the
     process that has started it."""
@@ -120,21 +109,31 @@ def alone(function, arguments):
         sys.stderr.flush()
         os._exit(1)
     sys.stdout.flush()
-    os._exit(0)  # a process that a thread has forked cannot end in the usual way
+    os._exit(0)  # nothing of the process that was forked is to end with this one
 
 
 def compile_all(folder, tasks):
     """Compile the kernels of all tasks; returns the names of those that are not compiled."""
     begun = time.monotonic()
-
-    def one(task):
-        start = time.monotonic()
-        seconds = min(COMPILED, begun + ALL_COMPILED - start)
-        well = seconds > 0 and ended(compile_kernels, (folder, task), seconds)
-        return task["name"], well, time.monotonic() - start
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        found = list(pool.map(one, tasks))
+    left, running, found = list(tasks), {}, []
+    while left or running:
+        while left and len(running) < os.cpu_count():
+            # Forked by this thread, the only one: a process has no lock that another thread holds.
+            task = left.pop(0)
+            process = FORK.Process(target=alone, args=(compile_kernels, (folder, task)))
+            process.start()
+            running[process.sentinel] = (task["name"], process, time.monotonic())
+        ready = multiprocessing.connection.wait(running, 1.0)
+        for sentinel, (name, process, start) in [*running.items()]:
+            now = time.monotonic()
+            over = now - start > COMPILED or now - begun > ALL_COMPILED
+            if sentinel not in ready and not over:
+                continue
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.join()
+            found.append((name, process.exitcode == 0, now - start))
+            del running[sentinel]
     missing = [name for name, well, _ in found if not well]
     longest = sorted(((took, name) for name, _, took in found), reverse=True)[:3]
     said = ", ".join(f"{name} {took:.0f} s" for took, name in longest)

@@ -36,7 +36,6 @@ from sketchc.agents.autosketch.loops import (
     Rank,
     Reduction,
     Scalar,
-    Scan,
     Scatter,
     Stepped,
     Value,
@@ -66,9 +65,9 @@ from sketchc.agents.autosketch.phase import (
     mapped,
     replaced,
 )
-from sketchc.agents.autosketch.running import axis_along, find_running, is_of_axes
 from sketchc.agents.autosketch.repeats import along_columns, without_repeats
 from sketchc.agents.autosketch.rules.recurrences import kept_from_steps
+from sketchc.agents.autosketch.running import axis_along, find_running, is_of_axes
 from sketchc.agents.autosketch.templates.attention import find_attention
 from sketchc.agents.autosketch.terms import with_stored_terms
 from sketchc.base.diagnostics import refuse

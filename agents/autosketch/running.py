@@ -53,9 +53,7 @@ def find_running(
     return Running("running", value.operation, value.dtype, axis, body, reverse, exclusive)
 
 
-def _read_along(
-    value: Scan, element: Element, axes: Sequence[Axis]
-) -> tuple[Element, bool, bool]:
+def _read_along(value: Scan, element: Element, axes: Sequence[Axis]) -> tuple[Element, bool, bool]:
     """The element with the scanned axis at its own place; whether it was read from its end, and
     whether one place before."""
     place = value.axes.index(value.along)

@@ -50,7 +50,7 @@ def _takes_rows(loops: Loops, value: Reduction) -> bool:
     for each in elements(body):
         source = loops.values.get(each.source)
         plain = all(isinstance(e, ir.Ref | ir.Literal) for e in each.index)
+        plain = plain and each.pad is None and not each.fetched and wide <= names_in(each.index)
         if isinstance(source, Reduction) and not is_product(source) and plain and over:
-            if each.pad is None and not each.fetched and wide <= names_in(each.index):
-                return True
+            return True
     return False

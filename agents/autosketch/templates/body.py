@@ -14,7 +14,7 @@ class Body:
     """The statements of one body. `bound` are the axes that have a value in it, `held` the tile of
     each scalar computed so far, `lanes` the name of each axis's lane indices. A statement goes to
     `place`: the end, or above the loop being written, so a loop holds only what depends on it.
-    `in_loop`: one program runs the body again and again; `once`: it runs it once, between its loops.
+    `in_loop`: one program runs the body again and again; `once`: just once, between its loops.
     """
 
     bound: frozenset[str]

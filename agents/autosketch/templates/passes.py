@@ -63,7 +63,9 @@ def write_passes(writer: PhaseWriter, scope: Body, group: Sequence[Pass], dims: 
             name, kept = totals[each.name]
             sums = [total for total in group if behind[total.name] is each]
             if sums:
-                _online(writer, inner, each, [(total, totals[total.name]) for total in sums], own, dims)
+                _online(
+                    writer, inner, each, [(total, totals[total.name]) for total in sums], own, dims
+                )
             if sums or behind[each.name] is not None:
                 continue
             # How many terms of a block a lane adds up is the chip's: with few f32 is too short.

@@ -56,6 +56,7 @@ from sketchc.agents.autosketch.templates.attention import write_attention
 from sketchc.agents.autosketch.templates.body import Body
 from sketchc.agents.autosketch.templates.doubles import Doubles
 from sketchc.agents.autosketch.templates.extremes import is_place_of, write_extreme
+from sketchc.agents.autosketch.templates.kept import Kept
 from sketchc.agents.autosketch.templates.lanes import (
     Dims,
     Lanes,
@@ -66,7 +67,6 @@ from sketchc.agents.autosketch.templates.lanes import (
     step_in,
     width,
 )
-from sketchc.agents.autosketch.templates.kept import Kept
 from sketchc.agents.autosketch.templates.moments import write_moments
 from sketchc.agents.autosketch.templates.orders import write_best, write_places
 from sketchc.agents.autosketch.templates.passes import together, write_passes

@@ -72,27 +72,53 @@ def times_power(x, exponent, DOUBLE: tl.constexpr):
 
 
 @triton.jit
+def near_products(x, AXIS: tl.constexpr, REVERSE: tl.constexpr):
+    """`running_product` of f64 along an axis of at most 1,024 lanes: products of so many numbers
+    from 3/4 to 3/2 stay within the range. Few tiles have a product that leaves it at all."""
+    size, exponent = mantissa_and_exponent(x, True)
+    high = (tl.abs(size) >= 1.5) & (tl.abs(size) < 2.0)
+    size = tl.cumprod(tl.where(high, size * 0.5, size), AXIS, reverse=REVERSE)
+    exponent = tl.cumsum(exponent + high.to(tl.int32), AXIS, reverse=REVERSE)
+    own = ((size.to(tl.int64, bitcast=True) >> 52) & 2047).to(tl.int32) - 1023
+    reached = tl.where((size != 0) & (own < 1024), own + exponent, 0)
+    if tl.max(tl.abs(reached)) > 1023:
+        left = (reached > 1023) | (reached < -1075)
+        count = tl.cumsum(left.to(tl.int32), AXIS, reverse=REVERSE)
+        first = left & (count == 1) & (reached > 0)
+        infinite = tl.cumsum(first.to(tl.int32), AXIS, reverse=REVERSE)
+        end = tl.where(infinite > 0, float("inf"), 0.0)
+        size = tl.where(count == 0, size, size * end)
+    return times_power(size, exponent, True)
+
+
+@triton.jit
 def running_product(x, AXIS: tl.constexpr, REVERSE: tl.constexpr, DOUBLE: tl.constexpr):
     """Running products of f32, or f64 (DOUBLE), along an axis. `tl.cumprod` may multiply pairs of
     lanes, which may overflow where no product from the first lane on does, and f32 overflows where
     f64, in which the language defines it, does not; so exponents are summed apart, and of what is
     left, a power of two is taken wherever the sum of its logarithms has reached the next whole
     number: products stay near 1. One that leaves the range of f64 stays 0 or infinite."""
-    size, exponent = mantissa_and_exponent(x, DOUBLE)
-    regular = (size != 0) & (tl.abs(size) < float("inf"))
-    # Of 12 bits of a logarithm f32 has twice as many, and its logarithm is one instruction.
-    magnitude = tl.where(regular, tl.abs(size), 1.0).to(tl.float32)
-    part = (tl.log2(magnitude) * 4096.0).to(tl.int32)
-    total = tl.cumsum(part, AXIS, reverse=REVERSE)
-    doubled = (total >> 12) - ((total - part) >> 12)
-    size = tl.cumprod(times_power(size, -doubled, DOUBLE), AXIS, reverse=REVERSE)
-    exponent = tl.cumsum(exponent + doubled, AXIS, reverse=REVERSE)
-    left = (size != 0) & (tl.abs(size) < float("inf")) & ((exponent > 1023) | (exponent < -1075))
-    count = tl.cumsum(left.to(tl.int32), AXIS, reverse=REVERSE)
-    first = left & (count == 1) & (exponent > 0)
-    infinite = tl.cumsum(first.to(tl.int32), AXIS, reverse=REVERSE)
-    end = tl.where(infinite > 0, float("inf"), 0.0)
-    return tl.where(count == 0, times_power(size, exponent, DOUBLE), size * end)
+    if DOUBLE and x.shape[AXIS] <= 1024:
+        running = near_products(x, AXIS, REVERSE)
+    else:
+        size, exponent = mantissa_and_exponent(x, DOUBLE)
+        regular = (size != 0) & (tl.abs(size) < float("inf"))
+        # Of 12 bits of a logarithm f32 has twice as many, and its logarithm is one instruction.
+        magnitude = tl.where(regular, tl.abs(size), 1.0).to(tl.float32)
+        part = (tl.log2(magnitude) * 4096.0).to(tl.int32)
+        total = tl.cumsum(part, AXIS, reverse=REVERSE)
+        doubled = (total >> 12) - ((total - part) >> 12)
+        size = tl.cumprod(times_power(size, -doubled, DOUBLE), AXIS, reverse=REVERSE)
+        exponent = tl.cumsum(exponent + doubled, AXIS, reverse=REVERSE)
+        left = (
+            (size != 0) & (tl.abs(size) < float("inf")) & ((exponent > 1023) | (exponent < -1075))
+        )
+        count = tl.cumsum(left.to(tl.int32), AXIS, reverse=REVERSE)
+        first = left & (count == 1) & (exponent > 0)
+        infinite = tl.cumsum(first.to(tl.int32), AXIS, reverse=REVERSE)
+        end = tl.where(infinite > 0, float("inf"), 0.0)
+        running = tl.where(count == 0, times_power(size, exponent, DOUBLE), size * end)
+    return running
 
 
 @triton.jit

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 
-# The library: mantissa_and_exponent, times_power, running_product.
+# The library: mantissa_and_exponent, times_power, near_products, running_product.
 
 
 @triton.jit(do_not_specialize=["P", "L"])

@@ -9,7 +9,7 @@ import triton.language as tl
 T = 2048  # chosen for ascend910b4, one of 256, 512, 1024, 2048
 
 
-# The library: mantissa_and_exponent, times_power, running_product.
+# The library: mantissa_and_exponent, times_power, near_products, running_product.
 
 
 @triton.jit(do_not_specialize=["M", "N"])

@@ -10,7 +10,8 @@ TM = 16  # chosen for ascend910b4, one of 4, 8, 16
 TN = 256  # chosen for ascend910b4, one of 64, 128, 256
 
 
-# The library: lanes_along, mantissa_and_exponent, times_power, running_product, whole_product.
+# The library: lanes_along, mantissa_and_exponent, times_power, near_products, running_product,
+# whole_product.
 
 
 @triton.jit(do_not_specialize=["M", "N"])
