@@ -25,10 +25,11 @@ def written(folder: Path, body: str, shapes: tuple[tuple[int, ...], ...]) -> Pat
     return path
 
 
-def designed(path: Path) -> tuple[str, ir.Sketch]:
-    """The sketch of a task as text, which is checked and proved, and with its constants chosen."""
+def designed(path: Path, *, planes: bool = False) -> tuple[str, ir.Sketch]:
+    """The sketch of a task as text, which is checked and proved, and with its constants chosen;
+    `planes`: as for `design`."""
     with load_task(str(path)) as task:
-        text = design(task)
+        text = design(task, planes=planes)
     checked = check(Source("t.sketch", text))
     assert checked.ok, [found.message for found in checked.diagnostics]
     tree, found = parse(Source("t.sketch", text))

@@ -66,8 +66,8 @@ def _read_along(value: Scan, element: Element, axes: Sequence[Axis]) -> tuple[El
         if same and symbolic.equal(subscript, _from_end(axis)):
             return attrs.evolve(element, index=index), True, False
         starts = element.pad == _BEFORE[value.operation] and element.where is None
-        shifted = symbolic.equal(subscript, before) and symbolic.equal(shorter, value.along.extent)
-        if starts and shifted:
+        room = symbolic.constant_value(ir.Binary("-", value.along.extent, shorter))
+        if starts and symbolic.equal(subscript, before) and room is not None and room >= 0:
             return attrs.evolve(element, index=index, pad=None), False, True
     return element, False, False
 

@@ -555,7 +555,7 @@ def test_what_a_workspace_holds_is_computed_once(tmp_path: Path) -> None:
 
 
 def test_what_follows_a_product_is_computed_where_it_is_stored(tmp_path: Path) -> None:
-    """Three passes of a softmax load one tensor each, and compute nothing again."""
+    """The two passes of a softmax load one tensor each, and compute nothing again."""
     with load_task(str(written(tmp_path, "behind_a_product"))) as task:
         text = design(task)
     (checked,) = check(Source("t.sketch", text)).sketches
@@ -564,7 +564,7 @@ def test_what_follows_a_product_is_computed_where_it_is_stored(tmp_path: Path) -
         for phase in checked.sketch.phases
     )
     (workspace,) = second
-    assert second[workspace] == 3
+    assert second[workspace] == 2
     assert workspace not in first
 
 
