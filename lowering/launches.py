@@ -21,6 +21,7 @@ from sketchc.lowering.plan import (
     is_product,
 )
 from sketchc.lowering.sample_sizes import Values, sample_values
+from sketchc.ops.table import OPS, Category
 
 #: Fewer stages than this were slower than none, measured on an H200 (docs/BENCHMARKS.md).
 FEWEST_STAGES = 4
@@ -36,6 +37,9 @@ LARGEST_WARPS = 16
 #: Tiles of a known extent with so many lanes, which are rows that a program keeps, have twice as
 #: many warps: with fewer, a thread's registers would not hold its share twice.
 _WIDEST, _WIDEST_WARPS = 1 << 15, 32
+#: Where rows side by side are combined, warps wait for each other: fewer with more elements each
+#: were faster on an H200 (docs/BENCHMARKS.md).
+_ACROSS_PER_WARP, _FEWEST_ACROSS = 32 * THREADS_PER_WARP, 4
 #: The warps of a launch with products.
 _FEWEST, _MOST = 4, 8
 #: Stages of a loop with products; with more, no further latency is hidden.
@@ -54,7 +58,9 @@ def warps_of(plan: Plan, phase: PhasePlan, values: Values) -> int | None:
     if has_product(phase.body):
         return product_options(plan, phase)["num_warps"]
     elements, extents = widest_tile(plan, phase)
-    return element_wise_warps(_lanes(elements, extents, values), known=not extents)
+    if not extents:
+        return known_warps(plan, phase)
+    return element_wise_warps(_lanes(elements, extents, values))
 
 
 def stages_at(plan: Plan, phase: PhasePlan, loop: ir.For) -> int | None:
@@ -123,11 +129,31 @@ def runs_in_groups(phase: PhasePlan) -> bool:
     return len(phase.grid) >= 2 and has_product(phase.body)
 
 
-def element_wise_warps(lanes: int, *, known: bool = True) -> int:
-    """The warps for tiles of so many lanes, without a product; `known`: not at launch alone."""
-    if known and lanes >= _WIDEST:
-        return _WIDEST_WARPS
+def element_wise_warps(lanes: int) -> int:
+    """The warps for tiles of so many lanes, without a product."""
     return min(max(lanes // ELEMENTS_PER_WARP, 1), LARGEST_WARPS)
+
+
+def known_warps(plan: Plan, phase: PhasePlan) -> int:
+    """The warps of a launch without products whose tiles have known extents."""
+    lanes, _ = widest_tile(plan, phase)
+    if lanes >= _WIDEST:
+        return _WIDEST_WARPS
+    warps = element_wise_warps(lanes)
+    if any(_is_across_rows(plan, s) for s in walk.statements(phase.body)):
+        return min(warps, max(lanes // _ACROSS_PER_WARP, _FEWEST_ACROSS))
+    return warps
+
+
+def _is_across_rows(plan: Plan, statement: ir.Statement) -> bool:
+    """Whether a statement combines the rows of a tile, which lie side by side along its last
+    axis."""
+    match statement:
+        case ir.Compute(operation, operands=(ir.TileOperand(name), *_), axes=axes):
+            rank = len(plan.tiles[name].extents)
+            reduces = OPS[operation].category is Category.REDUCTION
+            return reduces and rank > 1 and rank - 1 not in axes
+    return False
 
 
 def widest_tile(plan: Plan, phase: PhasePlan) -> tuple[int, list[PhysicalExtent]]:

@@ -20,25 +20,30 @@ from sketchc.ir.walk import free_name, names
 
 #: A reduction with fewer results than this is computed in at least so many parts.
 FEW, _PARTS = 128, 1024
-#: The fewest terms of all results that are worth launches of their own.
-_TERMS = 1 << 20
+#: The fewest terms of all results that are worth launches of their own; the second number where
+#: programs wait for each of their loads, and nothing else reads the terms.
+_TERMS = {False: 1 << 20, True: 1 << 14}
 #: Blocks of one axis are dealt to at least four parts, each with at least so many terms.
-_FEWEST_PARTS, _PART_TERMS = 4, 1 << 13
+_FEWEST_PARTS, _PART_TERMS = 4, {False: 1 << 13, True: 1 << 11}
 #: A matrix product is in parts where there are fewer blocks of so many elements than the second
 #: number: each has at least so many terms.
 _BLOCK, _FEW_BLOCKS, _BLOCK_TERMS = 128 * 128, 256, 1 << 12
 
 
-def with_partial_results(loops: Loops, sizes: Mapping[str, int]) -> tuple[Loops, frozenset[str]]:
+def with_partial_results(
+    loops: Loops, sizes: Mapping[str, int], planes: bool
+) -> tuple[Loops, frozenset[str]]:
     """The loops, with long reductions in parts, and the names of those results that memory is to
     hold: what programs without number read of each other's rows. `sizes`: of the symbols, in the
-    task's own inputs."""
+    task's own inputs; `planes`: as for `designer.design`."""
     largest = max(_elements(loops.values[value].axes, sizes) for _, value in loops.outputs)
     values: dict[str, Value] = {}
     kept = set()
     for name, value in loops.values.items():
-        parts = _parts(value, sizes) if isinstance(value, Reduction) else ()
-        blocks = _blocks(value, parts, sizes) if isinstance(value, Reduction) else ()
+        # A result that a whole row is divided by is the affair of the program that has the row.
+        soon = planes and largest <= _elements(value.axes, sizes)
+        parts = _parts(value, sizes, soon) if isinstance(value, Reduction) else ()
+        blocks = _blocks(value, parts, sizes, soon) if isinstance(value, Reduction) else ()
         if not isinstance(value, Reduction) or not (parts or blocks):
             values[name] = value
             continue
@@ -54,11 +59,11 @@ def with_partial_results(loops: Loops, sizes: Mapping[str, int]) -> tuple[Loops,
     return attrs.evolve(loops, values=values), frozenset(kept)
 
 
-def _parts(value: Reduction, sizes: Mapping[str, int]) -> tuple[Axis, ...]:
+def _parts(value: Reduction, sizes: Mapping[str, int], soon: bool) -> tuple[Axis, ...]:
     """The axes over which a reduction is in parts; none where it is in one."""
     programs = _elements(value.axes, sizes)
     terms = programs * _elements(value.over, sizes)
-    if is_product(value) or not 0 < programs < FEW or terms < _TERMS:
+    if is_product(value) or not 0 < programs < FEW or terms < _TERMS[soon]:
         return ()
     wide = [axis for axis in value.over if axis.extent != ir.Literal(1)]
     found: tuple[Axis, ...] = ()
@@ -69,7 +74,9 @@ def _parts(value: Reduction, sizes: Mapping[str, int]) -> tuple[Axis, ...]:
     return found if _elements(found, sizes) > 1 else ()
 
 
-def _blocks(value: Reduction, outer: Sequence[Axis], sizes: Mapping[str, int]) -> tuple[Axis, ...]:
+def _blocks(
+    value: Reduction, outer: Sequence[Axis], sizes: Mapping[str, int], soon: bool
+) -> tuple[Axis, ...]:
     """The axis of the numbers of parts of the one axis that is left of a reduction, whose blocks go
     to the parts in turn; none where the reduction has programs enough without."""
     wide = [axis for axis in value.over if axis.extent != ir.Literal(1) and axis not in outer]
@@ -78,8 +85,8 @@ def _blocks(value: Reduction, outer: Sequence[Axis], sizes: Mapping[str, int]) -
         return ()
     if is_product(value):
         programs, enough, block = results / _BLOCK, _FEW_BLOCKS, _BLOCK_TERMS
-    elif results < FEW and results * _elements(value.over, sizes) >= _TERMS:
-        programs, enough, block = results * _elements(outer, sizes), _PARTS, _PART_TERMS
+    elif results < FEW and results * _elements(value.over, sizes) >= _TERMS[soon]:
+        programs, enough, block = results * _elements(outer, sizes), _PARTS, _PART_TERMS[soon]
     else:
         return ()
     parts = 1

@@ -94,7 +94,7 @@ def build_phases(loops: Loops, sizes: Mapping[str, int], planes: bool = False) -
     loops = with_held(with_shifted_means(with_epilogues(without_repeats(loops))))
     _fits(loops)
     loops = with_stored_terms(loops)
-    loops, kept = with_partial_results(loops, sizes)
+    loops, kept = with_partial_results(loops, sizes, planes)
     for _ in range(_ROUNDS):
         builder = Builder(loops, kept, sizes)
         for tensor, value in loops.outputs:

@@ -10,7 +10,7 @@ from sketchc.lowering.launches import (
     ELEMENTS_PER_WARP,
     LARGEST_WARPS,
     contains_product,
-    element_wise_warps,
+    known_warps,
     product_options,
     widest_tile,
 )
@@ -75,7 +75,7 @@ def _element_wise_warps(plan: Plan, phase: PhasePlan, names: Names) -> str:
     """The warps of a launch without products, as an expression of the host."""
     elements, extents = widest_tile(plan, phase)
     if not extents:
-        return str(element_wise_warps(elements))
+        return str(known_warps(plan, phase))
     factors = [names[extent.name] for extent in extents]
     lanes = " * ".join([str(elements), *factors] if elements > 1 else factors)
     return f"min(max({lanes} // {ELEMENTS_PER_WARP}, 1), {LARGEST_WARPS})"

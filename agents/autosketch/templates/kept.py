@@ -2,8 +2,8 @@
 
 The first block of a row is one tile, which all passes of the row share; what is left of a longer
 row is loaded by each pass. A block is as long as the rows of the task's own inputs, so that at
-these nothing is left, or little of very long ones; the sketch is right at any. Of rows that lie
-side by side, a tile holds as many as fit.
+these nothing is left; the sketch is right at any. Of rows that lie side by side, a tile holds as
+many as fit.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from sketchc.ir.evaluate import evaluate
 from sketchc.ir.walk import names
 
 #: The elements that a program keeps: in 32 registers of each thread of 32 warps there is room for
-#: so many. Of a row of twice as many, half are kept, and the rest is in the cache; of longer rows
-#: it is not, and keeping a part gains nothing (docs/BENCHMARKS.md).
+#: so many. Of longer rows, keeping a part gains nothing (docs/BENCHMARKS.md).
 _MOST = 1 << 15
 #: The extents of blocks of one row, and of the tiles of what is left.
 _FEWEST, _TILE = 1 << 8, 1 << 11
@@ -32,12 +31,10 @@ _BESIDE, _ROWS, _TERMS = 1 << 12, 1 << 5, 1 << 9
 @attrs.frozen
 class Block:
     """`first`: the name of the extent of the block of each row that is kept. `size`: that of the
-    tiles of what is left of the row, or of rows side by side; None for the tuned size. `whole`:
-    whether nothing is left of the task's own rows."""
+    tiles of what is left of the row, or of rows side by side; None for the tuned size."""
 
     first: str
     size: str | None
-    whole: bool
 
 
 @attrs.frozen
@@ -67,15 +64,14 @@ class Kept:
             fits = self._length(beside) * extent <= 2 * _BESIDE if one else extent <= _TERMS
             if not fits or not phase.columns or self._length(beside) < _ROWS:
                 return None
-            return Block(self._named(extent), None if one else self._named(rows), whole=True)
+            return Block(self._named(extent), None if one else self._named(rows))
         if lanes_of(over[0]).size is None:
             return None
         extent = max(extent, _FEWEST)
-        whole = extent * loaded <= _MOST
-        if not whole and (loaded > 1 or extent > 2 * _MOST):
+        if extent * loaded > _MOST:
             return None
-        name = self._named(min(extent, _MOST))
-        return Block(name, name if extent < _TILE else None, whole)
+        name = self._named(extent)
+        return Block(name, name if extent < _TILE else None)
 
     def _length(self, axis: Axis) -> int:
         """The extent of an axis, 0 for one that is not known."""

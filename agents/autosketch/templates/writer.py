@@ -397,7 +397,7 @@ class PhaseWriter:
         if along is not None and along.size is not None:
             variable = f"{along.axis.name}_turn" if backwards else along.variable
             head = f"for {variable} in range({start}{count or along.count}{step}):"
-            hint = [] if self.kept is not None and self.kept.whole else [_PIPELINE]
+            hint = [_PIPELINE] if self.kept is None else []
             inner = inner.inner(along.variable, "", *hint, head, in_loop=True)
             if backwards:
                 inner.say(f"{along.variable} = {along.count} - 1 - {variable}")
