@@ -7,6 +7,7 @@ flight for the memory's latency); matrix products at most 64 accumulator element
 
 from __future__ import annotations
 
+from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import evaluate
@@ -23,7 +24,8 @@ from sketchc.lowering.plan import (
 from sketchc.lowering.sample_sizes import Values, sample_values
 from sketchc.ops.table import OPS, Category
 
-#: Fewer stages than this were slower than none, measured on an H200 (docs/BENCHMARKS.md).
+#: Fewer stages than this were slower than none, measured on an H200 (docs/BENCHMARKS.md); with
+#: more, loops that store what they have loaded were slower, others faster.
 FEWEST_STAGES = 4
 MOST_LOOP_STAGES = 6
 #: What "async" asks for at least: one load on its way while another is worked on.
@@ -40,6 +42,8 @@ _WIDEST, _WIDEST_WARPS = 1 << 15, 32
 #: Where rows side by side are combined, warps wait for each other: fewer with more elements each
 #: were faster on an H200 (docs/BENCHMARKS.md).
 _ACROSS_PER_WARP, _FEWEST_ACROSS = 32 * THREADS_PER_WARP, 4
+#: So do warps that combine one row; of scans in f64, one warp has the most to do by itself.
+_COMBINED_PER_WARP, _FEWEST_COMBINED = 16 * THREADS_PER_WARP, 8
 #: The warps of a launch with products.
 _FEWEST, _MOST = 4, 8
 #: Stages of a loop with products; with more, no further latency is hidden.
@@ -104,7 +108,9 @@ def stages_of(plan: Plan, loop: ir.For, hazard: bool) -> int | None:
                 return None
     if asked:
         return asked
-    stages = min(int(aim) // loaded, MOST_LOOP_STAGES) if loaded else 0
+    stores = any(isinstance(statement, ir.Store) for statement in loop.body)
+    most = FEWEST_STAGES if stores else MOST_LOOP_STAGES
+    stages = min(int(aim) // loaded, most) if loaded else 0
     if "async" in wanted and loaded:
         return max(stages, FEWEST_ASYNC_STAGES)
     return stages if stages >= FEWEST_STAGES else None
@@ -140,9 +146,27 @@ def known_warps(plan: Plan, phase: PhasePlan) -> int:
     if lanes >= _WIDEST:
         return _WIDEST_WARPS
     warps = element_wise_warps(lanes)
-    if any(_is_across_rows(plan, s) for s in walk.statements(phase.body)):
+    combined = [s for s in walk.statements(phase.body) if _combines(s)]
+    if any(_is_across_rows(plan, statement) for statement in combined):
         return min(warps, max(lanes // _ACROSS_PER_WARP, _FEWEST_ACROSS))
-    return warps
+    if any(_has_doubles(plan, statement) for statement in combined):
+        return min(warps, max(lanes // _COMBINED_PER_WARP, 1))
+    return min(warps, max(lanes // _COMBINED_PER_WARP, _FEWEST_COMBINED)) if combined else warps
+
+
+def _combines(statement: ir.Statement) -> bool:
+    """Whether a statement is a reduction or a scan."""
+    categories = (Category.REDUCTION, Category.SCAN)
+    return isinstance(statement, ir.Compute) and OPS[statement.operation].category in categories
+
+
+def _has_doubles(plan: Plan, statement: ir.Statement) -> bool:
+    """Whether a statement is a scan in f64."""
+    match statement:
+        case ir.Compute(operation, destinations=(name, *_)):
+            scans = OPS[operation].category is Category.SCAN
+            return scans and plan.tiles[name].tile.dtype is DType.F64
+    return False
 
 
 def _is_across_rows(plan: Plan, statement: ir.Statement) -> bool:

@@ -51,7 +51,7 @@ from sketchc.agents.autosketch.loops import (
     simplified,
 )
 from sketchc.agents.autosketch.means import with_shifted_means
-from sketchc.agents.autosketch.partial import FEW, with_partial_results
+from sketchc.agents.autosketch.partial import FEW, with_partial_results, with_stored_terms
 from sketchc.agents.autosketch.phase import (
     Attention,
     Chosen,
@@ -69,7 +69,6 @@ from sketchc.agents.autosketch.repeats import along_columns, without_repeats
 from sketchc.agents.autosketch.rules.recurrences import kept_from_steps
 from sketchc.agents.autosketch.running import axis_along, find_running, is_of_axes
 from sketchc.agents.autosketch.templates.attention import find_attention
-from sketchc.agents.autosketch.terms import with_stored_terms
 from sketchc.base.diagnostics import refuse
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir

@@ -12,7 +12,7 @@ import attrs
 from sketchc.base.diagnostics import InternalError
 from sketchc.base.types import DType, promote
 from sketchc.ir import nodes as ir
-from sketchc.ir import symbolic
+from sketchc.ir import symbolic, walk
 from sketchc.ir.walk import operand_dtype
 from sketchc.lowering.plan import PhysicalExtent
 from sketchc.lowering.precedence import PYTHON, Code, parenthesised
@@ -88,6 +88,8 @@ def _reduce_call(identity: str, dtype: DType, scope: Scope) -> Callable[[Code, i
 
 def reduction(statement: ir.Compute, neutral: bool, scope: Scope) -> Value:
     """The result of a reduction over one or more axes."""
+    if (end := _end_of_lanes(statement, scope)) is not None:
+        return end
     operand = statement.operands[0]
     source = scope.tile(tile_name(operand))
     destination = scope.tile(statement.destination)
@@ -107,6 +109,39 @@ def reduction(statement: ir.Compute, neutral: bool, scope: Scope) -> Value:
         if target and len(target) == len(shape):
             code = laid_out(code, tuple(axis not in axes for axis in range(len(shape))))
     return Value(code, DType.I32 if row.truth else dtype, target)
+
+
+def _end_of_lanes(statement: ir.Compute, scope: Scope) -> Value | None:
+    """The first or last valid lane of a row, where a reduction of the numbers of its lanes asks for
+    it and all lanes before a bound are valid; None for any other reduction. (Of a row without valid
+    lanes, the last one is before the first.)"""
+    operand = statement.operands[0]
+    if statement.operation not in ("reduce_min", "reduce_max") or len(statement.axes) != 1:
+        return None
+    if not isinstance(operand, ir.TileOperand) or scope.shape(statement.destination):
+        return None
+    planned = scope.plan.tiles[operand.tile]
+    domain = operand.domain[0] if operand.domain else ir.FULL
+    if len(planned.extents) != 1 or domain.lower or not _numbers_lanes(operand.tile, scope):
+        return None
+    if statement.operation == "reduce_min":
+        return Value(literal(0), None)
+    bounds = [kernel_expression(each, scope) for each in (*domain.upper, planned.tile.extents[0])]
+    last = bounds.pop()
+    for bound in bounds:
+        last = PYTHON.call("tl.minimum", bound, last)
+    last = PYTHON.binary("-", last, literal(1))
+    return Value(PYTHON.call("tl.cast", last, TL[DType.I64]), DType.I64)
+
+
+def _numbers_lanes(tile: str, scope: Scope) -> bool:
+    """Whether a tile holds the number of each of its lanes, wherever it is valid."""
+    made = [s for s in walk.in_phases(scope.plan.phases) if tile in walk.writes(s)]
+    made = [s for s in made if not isinstance(s, ir.Alloc)]
+    match made:
+        case [ir.Compute("where", operands=(_, ir.IndexOperand(number) as one, other))]:
+            return one == other and isinstance(number, ir.Iota) and number.lower == ir.Literal(0)
+    return False
 
 
 def product(statement: ir.Compute, neutral: frozenset[int], scope: Scope) -> Value:

@@ -63,6 +63,7 @@ NAMING = {
         "agents/autosketch/rules/pointwise.py",
         "agents/autosketch/calls.py",
         "agents/autosketch/templates/attention.py",
+        "agents/autosketch/templates/passes.py",
         "agents/autosketch/templates/writer.py",
         "agents/autosketch/rules/views.py",
     ),
