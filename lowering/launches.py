@@ -39,9 +39,9 @@ LARGEST_WARPS = 16
 #: Tiles of a known extent with so many lanes, which are rows that a program keeps, have twice as
 #: many warps: with fewer, a thread's registers would not hold its share twice.
 _WIDEST, _WIDEST_WARPS = 1 << 15, 32
-#: Where rows side by side are combined, warps wait for each other: fewer with more elements each
-#: were faster on an H200 (docs/BENCHMARKS.md).
-_ACROSS_PER_WARP, _FEWEST_ACROSS = 32 * THREADS_PER_WARP, 4
+#: Where rows side by side are combined in a tile of so many lanes, warps wait for each other: fewer
+#: with more elements each were faster on an H200 (docs/BENCHMARKS.md).
+_WIDE_ACROSS, _ACROSS_PER_WARP, _FEWEST_ACROSS = 1 << 12, 32 * THREADS_PER_WARP, 4
 #: So do warps that combine one row; of scans in f64, one warp has the most to do by itself.
 _COMBINED_PER_WARP, _FEWEST_COMBINED = 16 * THREADS_PER_WARP, 8
 #: The warps of a launch with products.
@@ -147,7 +147,8 @@ def known_warps(plan: Plan, phase: PhasePlan) -> int:
         return _WIDEST_WARPS
     warps = element_wise_warps(lanes)
     combined = [s for s in walk.statements(phase.body) if _combines(s)]
-    if any(_is_across_rows(plan, statement) for statement in combined):
+    across = any(_is_across_rows(plan, statement) for statement in combined)
+    if across and lanes >= _WIDE_ACROSS:
         return min(warps, max(lanes // _ACROSS_PER_WARP, _FEWEST_ACROSS))
     if any(_has_doubles(plan, statement) for statement in combined):
         return min(warps, max(lanes // _COMBINED_PER_WARP, 1))

@@ -696,8 +696,23 @@ def gelu_tanh(x):
 
 @triton.jit
 def softplus(x):
-    """log(1 + exp(x)), without overflow."""
-    return nan_maximum(x, 0.0) + log1p(tl.exp(-tl.abs(x)))
+    """log(1 + exp(x)), without overflow. log(1 + t) / t is a polynomial within 0 and 1, fitted by
+    its values at Chebyshev's points, 2 ulp of f32: a logarithm and a division take longer."""
+    t = tl.exp(-tl.abs(x))
+    if x.dtype == tl.float64:
+        rest = log1p(t)
+    else:
+        series = t * -0.0031639994122087955 + 0.019487686455249786
+        series = series * t - 0.05626952648162842
+        series = series * t + 0.10532950609922409
+        series = series * t - 0.15263274312019348
+        series = series * t + 0.19661018252372742
+        series = series * t - 0.24951167404651642
+        series = series * t + 0.33329665660858154
+        series = series * t - 0.49999889731407166
+        series = series * t + 1.0
+        rest = t * series
+    return nan_maximum(x, 0.0) + rest
 
 
 @triton.jit

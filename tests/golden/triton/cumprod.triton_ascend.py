@@ -41,9 +41,9 @@ def cumprod_kernel(
             # where(y_valid, iota(T), iota(T), y_lanes)
             y_lanes = tl.where(y_valid, tl.cast(t_lanes, tl.int64), tl.cast(t_lanes, tl.int64))
             # reduce_min(y_lanes, 0, y_lowest)
-            y_lowest = tl.min(tl.where(t_lanes < N - j * T, y_lanes, 9223372036854775807), axis=0)
+            y_lowest = tl.full((), 0, tl.int64)
             # reduce_max(y_lanes, 0, y_highest)
-            y_highest = tl.max(tl.where(t_lanes < N - j * T, y_lanes, -9223372036854775808), axis=0)
+            y_highest = tl.cast(tl.minimum(N - j * T, T) - 1, tl.int64)
             # eq(iota(T), y_lowest, y_first)
             y_first = tl.cast(t_lanes, tl.int64) == y_lowest
             # eq(iota(T), y_highest, y_last)

@@ -57,7 +57,7 @@ def online_softmax_kernel(
         # copy(new_max, running_max)
         running_max = new_max
     # for j in range(ceil(N, TILE)):
-    for j_2 in tl.range(tl.cdiv(N, TILE), num_stages=6):
+    for j_2 in tl.range(tl.cdiv(N, TILE), num_stages=4):
         # load(X[i, j*TILE:(j+1)*TILE] -> x)
         x_2 = tl.load(
             X_ptr + (i * N + j_2 * TILE) + tile_lanes, mask=tile_lanes < N - j_2 * TILE, other=0.0

@@ -62,7 +62,7 @@ def rms_norm_kernel(
     # sqrt(rms_row, rms_row)
     rms_row = tl.sqrt_rn(rms_row)
     # for f in range(F):
-    for f_2 in tl.range(F, num_stages=6):
+    for f_2 in tl.range(F, num_stages=4):
         # load(X[b, f, d1_outer*TILE_SIZE:(d1_outer+1)*TILE_SIZE, 0:D2] -> x_row)
         x_row_2 = tl.load(
             X_ptr
