@@ -19,6 +19,7 @@ from sketchc.agents.autosketch.phase import (
 )
 from sketchc.agents.autosketch.templates.doubles import Doubles
 from sketchc.agents.autosketch.templates.writer import PhaseWriter
+from sketchc.agents.autosketch.windows import leaps
 from sketchc.base.diagnostics import InternalError, Source
 from sketchc.ir.show import show
 from sketchc.parsing.formatter import format_file
@@ -43,6 +44,14 @@ _FEWER_SIZES = {"TM": "[32, 64]", "TN": "[32, 64]", "TK": "[16, 32]"}
 #: Where the terms of a product have digits, lanes along them take many registers for their indices.
 _FEWER_TERMS = {"TK": "[16, 32]"}
 
+#: Where neighbouring lanes take elements that are apart, all that a tile reads shall stay in a
+#: cache until its other elements are read.
+_FEWER_LANES = {"T": "[256, 512]"}
+
+#: Of a convolution of a large image, the sizes that were fastest on an H200 (docs/BENCHMARKS.md):
+#: pixels, channels at most, and terms.
+_PIXELS, _MOST_CHANNELS, _TERMS = 128, 128, 16
+
 
 @attrs.frozen
 class Written:
@@ -64,10 +73,16 @@ def tile_sizes(written: Sequence[Written]) -> str:
     sizes = [size for size in _SIZES if any(size in each.sizes for each in written)]
     folds = [each.phase.fold for each in written]
     tuned = _SIZES
+    if any(leaps(each.phase) for each in written):
+        tuned = tuned | _FEWER_LANES
     if any(isinstance(fold, Ranked) for fold in folds):
-        tuned = _SIZES | _FEWER_SIZES
+        tuned = tuned | _FEWER_SIZES
+    elif channels := [f.channels for f in folds if isinstance(f, Product) and f.channels]:
+        across = {min(max(1 << (n - 1).bit_length(), 16), _MOST_CHANNELS) for n in channels}
+        own = {"TM": str(_PIXELS), "TN": str(max(across)), "TK": str(_TERMS)}
+        tuned = tuned | {size: f"[{value}]" for size, value in own.items()}
     elif any(isinstance(fold, Product) and fold.digits for fold in folds):
-        tuned = _SIZES | _FEWER_TERMS
+        tuned = tuned | _FEWER_TERMS
     listed = ", ".join(f"{size} in {tuned[size]}" for size in sizes)
     return f"constexpr: {listed};" if listed else ""
 

@@ -54,7 +54,7 @@ from sketchc.agents.autosketch.phase import (
     Scattered,
 )
 from sketchc.agents.autosketch.templates.attention import write_attention
-from sketchc.agents.autosketch.templates.body import Body
+from sketchc.agents.autosketch.templates.body import PIPELINE, Body
 from sketchc.agents.autosketch.templates.doubles import Doubles
 from sketchc.agents.autosketch.templates.extremes import is_place_of, write_extreme
 from sketchc.agents.autosketch.templates.lanes import (
@@ -79,7 +79,6 @@ from sketchc.ir import symbolic
 from sketchc.ir.show import show
 from sketchc.ir.walk import free_name, names, substitute
 
-_PIPELINE = '@llm_hint("pipeline")'
 #: A longer expression is computed in steps.
 _LONGEST = 48
 _NAME = 6
@@ -145,6 +144,8 @@ class PhaseWriter:
         rows = max(wide, key=lambda axis: self.along[axis.name], default=None)
         #: no tile lies along a window
         self.windows = windows(phase)
+        if isinstance(phase.fold, Product):
+            self.windows |= {axis.name for axis in phase.fold.taps}
         over = (axis for each in phase.passes for axis in each.over)
         scanned = (phase.fold.axis,) if isinstance(phase.fold, Running) else ()
         inner = [
@@ -270,14 +271,17 @@ class PhaseWriter:
         head = ('@llm_hint("parallel", "grididx")', f"for {variable} in range({count}):")
         return scope.inner(variable, *head)
 
-    def over_blocks(self, top: Body, blocks: Dims) -> Body:
-        """Open the loops over rows and blocks, whose turns are programs; returns the body."""
+    def over_blocks(self, top: Body, blocks: Dims, innermost: Axis | None = None) -> Body:
+        """Open the loops over rows and blocks, whose turns are programs, that over the row
+        `innermost` within all others; returns the body."""
         scope = top
-        for axis in self.phase.rows:
+        for axis in (each for each in self.phase.rows if each != innermost):
             scope = self.parallel(scope, axis.name, show(axis.extent))
         for each in blocks:
             if each.size is not None:
                 scope = self.parallel(scope, each.variable, each.count)
+        if innermost is not None:
+            scope = self.parallel(scope, innermost.name, show(innermost.extent))
         scope = self.in_a_launch(scope, top)
         for each in blocks:
             scope.bound |= each.names
@@ -370,13 +374,13 @@ class PhaseWriter:
         for axis in loops:
             head = f"for {axis.name} in range({start}{show(axis.extent)}{step}):"
             if along is None and axis == loops[-1] and axis.name not in self.windows:
-                inner = inner.inner(axis.name, "", _PIPELINE, head, in_loop=True)
+                inner = inner.inner(axis.name, "", PIPELINE, head, in_loop=True)
             else:
                 inner = inner.inner(axis.name, head, in_loop=True)
             start = step = ""
         if along is not None and along.size is not None:
             head = f"for {along.variable} in range({start}{count or along.count}{step}):"
-            inner = inner.inner(along.variable, "", _PIPELINE, head, in_loop=True)
+            inner = inner.inner(along.variable, "", PIPELINE, head, in_loop=True)
         if along is not None:
             inner.bound |= along.names
         return inner
@@ -554,7 +558,7 @@ class PhaseWriter:
         they come in order; else lanes by their indices."""
         shape = self.phases.shapes[element.source]
         index = list(element.index)
-        if element.pad is not None:
+        if element.pad is not None or self.phase.clipped:
             index = [self.inside(e, x, dims) for e, x in zip(index, shape, strict=True)]
         if element.where is not None:  # whose lanes are those of the subscripts
             left = names(element.where) - names_in(index)
