@@ -153,17 +153,18 @@ def _domains(plan: Plan, names: list[str]) -> dict[str, tuple[int, ...]]:
 def _no_longer_than_axes(
     sketch: ir.Sketch, sizes: Mapping[str, int], domains: Mapping[str, tuple[int, ...]]
 ) -> dict[str, tuple[int, ...]]:
-    """The candidates without blocks that are twice as long as all that they divide: such a block
-    has the programs and the valid lanes of a shorter one. (Step by step, the walk would not get
-    there: each step gains too little to be trusted.)"""
-    if not domains:
-        return {}
+    """The candidates, where the sketch gives no set, without blocks that are twice as long as all
+    that they divide: such a block has the programs and the valid lanes of a shorter one. (Step by
+    step, the walk would not get there: each step gains too little to be trusted.)"""
+    free = {c.name for c in sketch.constants if not c.choices} & domains.keys()
+    if not free:
+        return dict(domains)
     values = sized_values(sketch, sizes)
     longest: dict[str, int] = {}
     for loop in walk.in_phases(sketch.phases):
         match loop:
             case ir.For(stop=ir.Binary("cdiv", extent, ir.Ref(name))) if (
-                name in domains and {each.name for each in walk.references(extent)} <= values.keys()
+                name in free and {each.name for each in walk.references(extent)} <= values.keys()
             ):
                 longest[name] = max(longest.get(name, 1), int(evaluate(extent, values)))
     return {

@@ -14,12 +14,14 @@ NaN that is in memory before must have that form as well; the wrapper sees to it
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TypeAlias, assert_never
 
 import attrs
 
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
+from sketchc.ir.symbolic import simplify
 from sketchc.ir.walk import is_plain
 from sketchc.lowering.precedence import PYTHON, Code, parenthesised
 from sketchc.lowering.python_host.expressions import is_literal
@@ -157,15 +159,45 @@ def _split(
                     reached = broadcast(reached, tuple(ones))
                 axis += 1
             case ir.IndexSubscript(value, _, _, where):
-                lanes = index_shape(value, scope)
-                origin.append(ir.Literal(0) if lanes else value)
-                if lanes:
-                    vectors.append((dimension, kernel_expression(value, scope), lanes))
-                    reached = broadcast(reached, lanes)
+                for lanes, part in _parts(value, scope).items():
+                    if lanes:
+                        vectors.append((dimension, kernel_expression(part, scope), lanes))
+                        reached = broadcast(reached, lanes)
+                    else:
+                        origin.append(part)
                 axis += where is not None
             case _:
                 assert_never(subscript)
     return origin, vectors, reached
+
+
+def _parts(value: ir.Expr, scope: Scope) -> dict[Shape, ir.Expr]:
+    """The terms of an index tile, those whose lanes lie along the same axes added up; among them
+    the sum of scalars, 0 for none. Each sum that a loop does not change is computed before it, and
+    only the last additions are made for all lanes."""
+    if not scope.dialect.launch_options:
+        lanes = index_shape(value, scope)
+        return {(): ir.Literal(0), lanes: value} if lanes else {(): value}
+    found: dict[Shape, ir.Expr] = {(): ir.Literal(0)}
+    for sign, term in _terms(value):
+        lanes = index_shape(term, scope)
+        before = found.get(lanes)
+        if before is None or (before == ir.Literal(0) and sign == "+"):
+            found[lanes] = term if sign == "+" else ir.Unary("-", term)
+        else:
+            found[lanes] = ir.Binary(sign, before, term)
+    found[()] = simplify(found[()])
+    return found
+
+
+def _terms(value: ir.Expr, sign: str = "+") -> Iterator[tuple[str, ir.Expr]]:
+    """The terms of a sum, each with its sign."""
+    match value:
+        case ir.Binary("+" | "-" as operator, left, right):
+            yield from _terms(left, sign)
+            yield from _terms(right, sign if operator == "+" else "-" if sign == "+" else "+")
+        case _:
+            yield sign, value
 
 
 def _product(extents: tuple[ir.Expr, ...], scope: Scope) -> Code | None:
