@@ -52,8 +52,8 @@ class Product:
     it runs through. `part`: as in `Pass`. `taps`: axes of windows that are summed over one place
     after the other, each with a product over `over`; `where`: the condition on these and on rows
     under which a place counts. `innermost`: the axis of the rows along which programs are next to
-    each other, since elements of their results are. `channels`: of a convolution of a large image,
-    whose pixels are `down`, the extent of `across` at the task's own sizes."""
+    each other, since elements of their results are. `blocks`: of a convolution of a large image,
+    whose pixels are `down`, the sizes of blocks of pixels, channels and terms."""
 
     name: str
     dtype: DType
@@ -67,7 +67,7 @@ class Product:
     taps: tuple[Axis, ...] = ()
     where: ir.Expr | None = None
     innermost: Axis | None = None
-    channels: int = 0
+    blocks: tuple[int, int, int] | None = None
 
     @property
     def groups(self) -> tuple[tuple[Axis, ...], ...]:

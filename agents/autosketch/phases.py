@@ -407,8 +407,8 @@ class Builder:
             moved = at(goal, number)
             assert isinstance(moved, Element)
             result = resolved(self.loops, at(result, number), extents)
-            *found, cuts = self.split(moved, axes, result, clipped=clipped)
-            return (*found, (Cut(*pair, not exact), *cuts))
+            goal, axes, result, cuts = self.split(moved, axes, result, clipped=clipped)
+            return goal, axes, result, (Cut(*pair, not exact), *cuts)
         return goal, axes, result, ()
 
     def digits(

@@ -46,11 +46,7 @@ _FEWER_TERMS = {"TK": "[16, 32]"}
 
 #: Where neighbouring lanes take elements that are apart, all that a tile reads shall stay in a
 #: cache until its other elements are read.
-_FEWER_LANES = {"T": "[256, 512]"}
-
-#: Of a convolution of a large image, the sizes that were fastest on an H200 (docs/BENCHMARKS.md):
-#: pixels, channels at most, and terms.
-_PIXELS, _MOST_CHANNELS, _TERMS = 128, 128, 16
+_FEWER_LANES = {"T": "[256]"}
 
 
 @attrs.frozen
@@ -77,9 +73,9 @@ def tile_sizes(written: Sequence[Written]) -> str:
         tuned = tuned | _FEWER_LANES
     if any(isinstance(fold, Ranked) for fold in folds):
         tuned = tuned | _FEWER_SIZES
-    elif channels := [f.channels for f in folds if isinstance(f, Product) and f.channels]:
-        across = {min(max(1 << (n - 1).bit_length(), 16), _MOST_CHANNELS) for n in channels}
-        own = {"TM": str(_PIXELS), "TN": str(max(across)), "TK": str(_TERMS)}
+    elif blocks := [f.blocks for f in folds if isinstance(f, Product) and f.blocks is not None]:
+        pixels, channels, terms = zip(*blocks, strict=True)
+        own = {"TM": max(pixels), "TN": max(channels), "TK": min(terms)}
         tuned = tuned | {size: f"[{value}]" for size, value in own.items()}
     elif any(isinstance(fold, Product) and fold.digits for fold in folds):
         tuned = tuned | _FEWER_TERMS

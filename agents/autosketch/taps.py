@@ -26,6 +26,8 @@ from sketchc.ir.walk import names
 _PADDED = 1.35
 #: For images of fewer pixels, a launch that copies the weight is not worth it.
 _FEWEST_PIXELS = 4096
+#: The pixels of a block, its channels at most, and the terms beside fewer channels and so many.
+_PIXELS, _MOST_CHANNELS, _TERMS = 128, 128, (16, 32)
 
 
 def with_taps(phase: Phase, sizes: Mapping[str, int]) -> Phase:
@@ -50,8 +52,8 @@ def with_taps(phase: Phase, sizes: Mapping[str, int]) -> Phase:
     large = _count((*phase.rows, *product.down), sizes) >= _FEWEST_PIXELS
     if product.part is not None or not large or not _fills_blocks(_count(rest, sizes)):
         rest, taps = product.over, ()
-    channels = _count(product.across, sizes) if large else 0
-    product = _guarded(attrs.evolve(product, over=rest, taps=taps, channels=channels))
+    blocks = _blocks(product, _count(rest, sizes) if taps else 0, sizes) if large else None
+    product = _guarded(attrs.evolve(product, over=rest, taps=taps, blocks=blocks))
     return phase if product is None else attrs.evolve(phase, fold=product)
 
 
@@ -97,15 +99,24 @@ def _window_axes(phase: Phase, product: Product) -> tuple[tuple[Axis, ...], bool
     return taps, images[1] if any(images) and not all(images) else None
 
 
+def _blocks(product: Product, terms: int, sizes: Mapping[str, int]) -> tuple[int, int, int]:
+    """The sizes of blocks of pixels, channels and terms that were fastest on an H200
+    (docs/BENCHMARKS.md): `terms` are the channels that blocks divide, 0 for terms of one axis."""
+    channels = max(_count(product.across, sizes), 1)
+    across = min(max(1 << (channels - 1).bit_length(), ONE_BLOCK), _MOST_CHANNELS)
+    wide = across == _MOST_CHANNELS and _fills_blocks(terms, _TERMS[1])
+    return _PIXELS, across, _TERMS[wide]
+
+
 def _count(axes: Sequence[Axis], sizes: Mapping[str, int]) -> int:
     """The product of extents at the task's own sizes; 0 where that is open."""
     extent = symbolic.product([axis.extent for axis in axes])
     return int(evaluate(extent, sizes)) if set(names(extent)) <= sizes.keys() else 0
 
 
-def _fills_blocks(count: int) -> bool:
-    """Whether blocks of so many terms have few lanes more than there are terms."""
-    return 0 < -(-count // ONE_BLOCK) * ONE_BLOCK <= _PADDED * count
+def _fills_blocks(count: int, block: int = ONE_BLOCK) -> bool:
+    """Whether blocks of `block` terms have few lanes more than there are terms."""
+    return 0 < -(-count // block) * block <= _PADDED * count
 
 
 def copied_weight(

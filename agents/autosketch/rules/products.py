@@ -139,15 +139,15 @@ class _Window:
 
     def phases(self) -> tuple[int, ...]:
         """The axes along which a transposed convolution's taps depend on the phase of a place."""
-        apart = [n for n, stride in enumerate(self.stride) if stride > 1]
-        kernel = [symbolic.constant_value(each) for each in self.kernel]
-        last = len(kernel) - 1
         # Of a window of any extent, nobody proves that all places are stored. Along rows of memory,
         # places between those of a narrow window are stored together with these.
+        last = len(self.kernel) - 1
+        kernel = (symbolic.constant_value(each) for each in self.kernel)
+        pairs = enumerate(zip(kernel, self.stride, strict=True))
         return tuple(
             n
-            for n in apart
-            if kernel[n] is not None and not (n == last and kernel[n] < self.stride[n])
+            for n, (extent, stride) in pairs
+            if stride > 1 and extent is not None and (n < last or extent >= stride)
         )
 
     def common(self, axis: int) -> int:
