@@ -2,10 +2,13 @@
 for the emitter and for the cost model.
 
 Element-wise programs get eight elements per thread (two 16-byte accesses of f32: enough bytes in
-flight for the memory's latency); matrix products at most 64 accumulator elements per thread.
+flight for the memory's latency), two where lanes step over elements; matrix products at most 64
+accumulator elements per thread.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
@@ -35,6 +38,7 @@ FEWEST_ASYNC_STAGES = 2
 GROUP = 8
 ACCUMULATORS_PER_THREAD = 64
 ELEMENTS_PER_WARP = 8 * THREADS_PER_WARP
+LEAPING_PER_WARP = 2 * THREADS_PER_WARP
 LARGEST_WARPS = 16
 #: Tiles of a known extent with so many lanes, which are rows that a program keeps, have twice as
 #: many warps: with fewer, a thread's registers would not hold its share twice.
@@ -64,7 +68,7 @@ def warps_of(plan: Plan, phase: PhasePlan, values: Values) -> int | None:
     elements, extents = widest_tile(plan, phase)
     if not extents:
         return known_warps(plan, phase)
-    return element_wise_warps(_lanes(elements, extents, values))
+    return element_wise_warps(_lanes(elements, extents, values), lanes_per_warp(phase))
 
 
 def stages_at(plan: Plan, phase: PhasePlan, loop: ir.For) -> int | None:
@@ -135,9 +139,36 @@ def runs_in_groups(phase: PhasePlan) -> bool:
     return len(phase.grid) >= 2 and has_product(phase.body)
 
 
-def element_wise_warps(lanes: int) -> int:
-    """The warps for tiles of so many lanes, without a product."""
-    return min(max(lanes // ELEMENTS_PER_WARP, 1), LARGEST_WARPS)
+def element_wise_warps(lanes: int, each: int = ELEMENTS_PER_WARP) -> int:
+    """The warps for tiles of so many lanes, without a product, of `each` for a warp."""
+    return min(max(lanes // each, 1), LARGEST_WARPS)
+
+
+def lanes_per_warp(phase: PhasePlan) -> int:
+    """The lanes of tiles that a warp of a launch without products works on: few where lanes step
+    over elements, for a thread's lanes are neighbours, and those of a warp then lie far apart."""
+    bindings = {s.name: s.value for s in walk.statements(phase.body) if isinstance(s, ir.Bind)}
+    loads = (s for s in walk.statements(phase.body) if isinstance(s, ir.Load))
+    ends = (load.access.subscripts[-1] for load in loads if load.access.subscripts)
+    return LEAPING_PER_WARP if any(_leaps(each, bindings) for each in ends) else ELEMENTS_PER_WARP
+
+
+def _leaps(subscript: ir.Subscript, bindings: Mapping[str, ir.Expr]) -> bool:
+    """Whether neighbouring lanes of a subscript are several elements apart, as far as a factor
+    shows it."""
+    match subscript:
+        case ir.SliceSubscript(step=ir.Literal(int(step))):
+            return abs(step) > 1
+        case ir.IndexSubscript(value):
+            return any(
+                any(isinstance(each, ir.Literal) and abs(each.value) > 1 for each in pair)
+                and any(walk.has_lanes(each, bindings) for each in pair)
+                for part in walk.parts(value)
+                if isinstance(part, ir.Binary) and part.operator == "*"
+                for pair in ((part.left, part.right),)
+            )
+        case _:
+            return False
 
 
 def known_warps(plan: Plan, phase: PhasePlan) -> int:
@@ -145,7 +176,7 @@ def known_warps(plan: Plan, phase: PhasePlan) -> int:
     lanes, _ = widest_tile(plan, phase)
     if lanes >= _WIDEST:
         return _WIDEST_WARPS
-    warps = element_wise_warps(lanes)
+    warps = element_wise_warps(lanes, lanes_per_warp(phase))
     combined = [s for s in walk.statements(phase.body) if _combines(s)]
     across = any(_is_across_rows(plan, statement) for statement in combined)
     if across and lanes >= _WIDE_ACROSS:

@@ -273,6 +273,8 @@ def _besides(phase: Phase) -> set[str]:
     if isinstance(phase.fold, Product):
         parts_of.append(phase.fold.part)
     found = {axis.name for axis in parts_of if axis is not None}
+    if isinstance(phase.fold, Product) and phase.fold.where is not None:
+        found |= set(names(phase.fold.where))
     for part in itertools.chain.from_iterable(map(parts, phase.scalars())):
         match part:
             case Number(value) if isinstance(value, ir.Expr):

@@ -49,7 +49,11 @@ Digits = tuple[tuple[Axis, ir.Expr], ...]
 class Product:
     """The sum over `over` of left * right, for each of `down` (axes of `left` alone) and `across`
     (those of `right` alone): a matrix product. `digits`: by the name of a joint axis, the axes that
-    it runs through. `part`: as in `Pass`."""
+    it runs through. `part`: as in `Pass`. `taps`: axes of windows that are summed over one place
+    after the other, each with a product over `over`; `where`: the condition on these and on rows
+    under which a place counts. `innermost`: the axis of the rows along which programs are next to
+    each other, since elements of their results are. `blocks`: of a convolution of a large image,
+    whose pixels are `down`, the sizes of blocks of pixels, channels and terms."""
 
     name: str
     dtype: DType
@@ -60,11 +64,15 @@ class Product:
     right: Element
     digits: Mapping[str, Digits] = {}
     part: Axis | None = None
+    taps: tuple[Axis, ...] = ()
+    where: ir.Expr | None = None
+    innermost: Axis | None = None
+    blocks: tuple[int, int, int] | None = None
 
     @property
     def groups(self) -> tuple[tuple[Axis, ...], ...]:
-        """The three groups of axes."""
-        return self.down, self.across, self.over
+        """The groups of axes: the three of the product, and each tap by itself."""
+        return self.down, self.across, self.over, *((tap,) for tap in self.taps)
 
     def scalars(self) -> tuple[Scalar, ...]:
         """The scalars computed: both factors."""
@@ -85,7 +93,9 @@ class Product:
         """The product as text."""
         factors = f"{text(self.left)} * {text(self.right)}"
         blocks = f"{ranges(self.down)}; {ranges(self.across)}"
-        yield f"    {self.name}[{blocks}] = sum[{ranges(self.over)}{in_part(self)}] {factors}"
+        over = f"{ranges((*self.taps, *self.over))}{in_part(self)}"
+        where = "" if self.where is None else f" where {show(self.where)}"
+        yield f"    {self.name}[{blocks}] = sum[{over}] {factors}{where}"
 
 
 @attrs.frozen
@@ -280,7 +290,8 @@ class Phase:
     """`result` at each index of rows and columns, and of the axes of `fold`, goes to `target`, at
     the index `place`. `fold`: what is computed for many elements at once; there are no passes and
     columns then. `step`: the loop of the host that the phase is part of. `digits`: the axes that
-    the last of the rows runs through, where it is a joint one."""
+    the last of the rows runs through, where it is a joint one. `clipped`: places may lie outside of
+    the target, and are left out."""
 
     target: str
     dtype: DType
@@ -292,6 +303,7 @@ class Phase:
     fold: Fold | None = None
     step: Axis | None = None
     digits: Digits = ()
+    clipped: bool = False
 
     def scalars(self) -> tuple[Scalar, ...]:
         """The scalars computed: those of the passes, of the fold, and the result."""
@@ -323,6 +335,7 @@ class Phase:
             fold,
             self.step,
             self.digits,
+            self.clipped,
         )
 
 

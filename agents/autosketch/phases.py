@@ -68,6 +68,7 @@ from sketchc.agents.autosketch.phase import (
 from sketchc.agents.autosketch.repeats import along_columns, without_repeats
 from sketchc.agents.autosketch.rules.recurrences import kept_from_steps
 from sketchc.agents.autosketch.running import axis_along, find_running, is_of_axes
+from sketchc.agents.autosketch.taps import Cut, copied_weight, in_rows, with_taps
 from sketchc.agents.autosketch.templates.attention import find_attention
 from sketchc.base.diagnostics import refuse
 from sketchc.base.types import DType
@@ -95,7 +96,7 @@ def build_phases(loops: Loops, sizes: Mapping[str, int], planes: bool = False) -
     loops = with_stored_terms(loops)
     loops, kept = with_partial_results(loops, sizes, planes)
     for _ in range(_ROUNDS):
-        builder = Builder(loops, kept, sizes)
+        builder = Builder(loops, kept, sizes, planes)
         for tensor, value in loops.outputs:
             found = loops.values[value]
             axes = _renamed(found.axes, "ijklmnpq")
@@ -104,7 +105,7 @@ def build_phases(loops: Loops, sizes: Mapping[str, int], planes: bool = False) -
         if builder.held.keys() <= kept:
             break
         kept |= builder.held.keys()
-    return builder.phases(planes)
+    return builder.phases()
 
 
 def _fits(loops: Loops) -> None:
@@ -150,10 +151,13 @@ def _apart(axes: Sequence[Axis], passes: Iterable[Pass]) -> tuple[Axis, ...]:
 class Builder:
     """Builds phases: those found so far, and the values that workspaces hold."""
 
-    def __init__(self, loops: Loops, kept: frozenset[str], sizes: Mapping[str, int]) -> None:
+    def __init__(
+        self, loops: Loops, kept: frozenset[str], sizes: Mapping[str, int], planes: bool
+    ) -> None:
         """`kept`: values that a workspace holds for some phase, so that others load them, too;
-        `sizes`: of the symbols, in the task's own inputs."""
+        `sizes`: of the symbols, in the task's own inputs; `planes`: as for `designer.design`."""
         self.sizes = sizes
+        self.planes = planes
         self.loops = loops
         self.kept = kept
         self.found: list[Phase] = []
@@ -166,10 +170,12 @@ class Builder:
         #: the loop of the host whose phases are being made
         self.step: Axis | None = None
 
-    def phases(self, planes: bool) -> Phases:
-        """The phases found, with merged axes (`planes`: as for `Flattener.flattened`), and the
-        workspaces and views that they use, numbered in the order in which phases write them."""
-        flat = tuple(along_columns(self.flat.flattened(phase, planes)) for phase in self.found)
+    def phases(self) -> Phases:
+        """The phases found, with merged axes, and the workspaces and views that they use, numbered
+        in the order in which phases write them."""
+        if self.planes:
+            self.found = list(itertools.chain.from_iterable(map(self.convolved, self.found)))
+        flat = tuple(along_columns(self.flat.flattened(phase, self.planes)) for phase in self.found)
         views, used = self.flat.views, self.numbered()
         taken = {used[n]: extents for n, extents in self.shapes.items() if n not in views}
         accessed = {source for phase in flat for source, _ in accesses(phase)}
@@ -185,6 +191,21 @@ class Builder:
         workspaces = {used[name]: self.workspaces[name] for name in used if name in self.workspaces}
         bases = {used[view]: used[views[view]] for view in kept}
         return Phases(self.loops.declared, named, taken, workspaces, bases)
+
+    def convolved(self, phase: Phase) -> Iterator[Phase]:
+        """The phase with the taps of a convolution, behind one that copies its weight."""
+        sizes = dict(self.sizes)
+        for let in self.loops.declared.lets:
+            if sizes.keys() >= set(names(let.value)):
+                sizes[let.name] = int(evaluate(let.value, sizes))
+        phase = with_taps(phase, sizes)
+        product = phase.fold
+        if isinstance(product, Product) and product.taps:
+            weight, name = product.right, free_name(_NOUNS[1], self.shapes)
+            copying, phase, shape = copied_weight(phase, name, self.shapes[weight.source])
+            self.shapes[name], self.workspaces[name] = shape, weight.dtype
+            yield copying
+        yield phase
 
     def numbered(self) -> dict[str, str]:
         """The final names of all tensors, by name; workspaces are numbered in order of writing."""
@@ -214,12 +235,20 @@ class Builder:
         if isinstance(alone, Element) and self.scattered(target, axes, whole, alone):
             return
         goal = Element(target, (*before, *whole), wanted.dtype)
-        goal, axes, result = self.split(goal, axes, result)
+        unsplit = (goal, axes, result)
+        clipped = self.planes
+        goal, axes, result, cuts = self.split(*unsplit, clipped=clipped)
         goal, axes, result = self.merged(goal, axes, result)
+        folded = self.folded(axes, result)
+        clipped = any(cut.clipped for cut in cuts)
+        if clipped and not (folded is not None and isinstance(folded[1], Product)):
+            clipped = False
+            goal, axes, result, cuts = self.split(*unsplit, clipped=False)
+            goal, axes, result = self.merged(goal, axes, result)
+            folded = self.folded(axes, result)
         extents = self.extents(axes)
         wide = tuple(axis for axis in axes if axis.extent != ir.Literal(1))
         passes: dict[str, Pass] = {}
-        folded = self.folded(axes, result)
         if folded is None:
             fold = None
             rows = self.rows(axes, result)
@@ -227,6 +256,8 @@ class Builder:
             result = self.within(result, rows, extents, passes)
         else:
             element, fold = folded
+            if isinstance(fold, Product):
+                fold = in_rows(fold, cuts, goal.index)
             own = {axis for group in fold.groups for axis in group}
             rows, columns = tuple(axis for axis in wide if axis not in own), ()
             result = replaced(result, element, Element(fold.name, (), fold.dtype))
@@ -244,6 +275,7 @@ class Builder:
                 result,
                 fold,
                 self.step,
+                clipped=clipped,
             )
         )
 
@@ -359,12 +391,14 @@ class Builder:
                     yield from (run for run in runs if symbolic.equal(each, joined_number(run)))
 
     def split(
-        self, goal: Element, axes: tuple[Axis, ...], result: Scalar
-    ) -> tuple[Element, tuple[Axis, ...], Scalar]:
+        self, goal: Element, axes: tuple[Axis, ...], result: Scalar, *, clipped: bool
+    ) -> tuple[Element, tuple[Axis, ...], Scalar, tuple[Cut, ...]]:
         """The result, its goal and its axes, with an axis as two where a reduction in the result
-        has its digits as axes, or a matrix product its lower digit."""
-        for axis, upper, lower in self.digits(axes, result):
-            if not symbolic.equal(ir.Binary("*", upper, lower), axis.extent):
+        has its digits as axes, or a matrix product its lower digit; and how axes were cut.
+        `clipped`: also where the digits of a product reach beyond the axis."""
+        for axis, upper, lower, reaches in self.digits(axes, result):
+            exact = symbolic.equal(ir.Binary("*", upper, lower), axis.extent)
+            if not exact and not (reaches and clipped):
                 continue
             first_digit = upper_digit(axis, upper, self.extents(axes))
             pair = (first_digit, Axis(axis.name, lower))
@@ -374,14 +408,17 @@ class Builder:
             number = {axis.name: joined_number(pair)}
             moved = at(goal, number)
             assert isinstance(moved, Element)
-            return self.split(moved, axes, resolved(self.loops, at(result, number), extents))
-        return goal, axes, result
+            result = resolved(self.loops, at(result, number), extents)
+            goal, axes, result, cuts = self.split(moved, axes, result, clipped=clipped)
+            return goal, axes, result, (Cut(*pair, not exact), *cuts)
+        return goal, axes, result, ()
 
     def digits(
         self, axes: Sequence[Axis], result: Scalar
-    ) -> Iterator[tuple[Axis, ir.Expr, ir.Expr]]:
+    ) -> Iterator[tuple[Axis, ir.Expr, ir.Expr, bool]]:
         """The axes that may be two, with the extents of both digits: as `i//n` and `i%n` are axes
-        of a value in memory, or `i%n` is one of a matrix product (the columns of all heads)."""
+        of a value in memory, or `i%n` is one of a matrix product (the columns of all heads); and
+        whether a matrix product has both, so that it may be computed beyond the axis."""
         for element in list(elements(result)):
             value = self.loops.values.get(element.source)
             if not isinstance(value, Map | Reduction) or is_expanded(value):
@@ -391,17 +428,18 @@ class Builder:
                     for whole in (a for a in axes if _is_quotient(each, a)):
                         assert isinstance(each, ir.Binary)
                         yield whole, upper.extent, each.right
+            product = isinstance(value, Reduction) and is_product(value) and not self.shared(value)
             for first, upper, lower in zip(element.index, value.axes, value.axes[1:], strict=False):
                 axis = next((a for a in axes if _upper(first, a, lower)), None)
                 if axis is not None:
-                    yield axis, upper.extent, lower.extent
+                    yield axis, upper.extent, lower.extent, product
             inner = (part for each in element.index for part in parts(each))
             for part in inner if is_product(value) else ():
                 match part:
                     case ir.Binary("%", ir.Ref() as number, size):
                         for axis in (a for a in axes if a.ref == number):
                             whole = symbolic.simplify(ir.Binary("//", axis.extent, size))
-                            yield axis, whole, size
+                            yield axis, whole, size, False
 
     def shared(self, value: Reduction) -> bool:
         """Whether a workspace holds a reduction: for another phase, or since it is a matrix product

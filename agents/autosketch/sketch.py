@@ -20,6 +20,7 @@ from sketchc.agents.autosketch.phase import (
 from sketchc.agents.autosketch.templates.doubles import Doubles
 from sketchc.agents.autosketch.templates.kept import Kept
 from sketchc.agents.autosketch.templates.writer import PhaseWriter
+from sketchc.agents.autosketch.windows import leaps
 from sketchc.base.diagnostics import InternalError, Source
 from sketchc.ir.show import show
 from sketchc.parsing.formatter import format_file
@@ -43,6 +44,10 @@ _FEWER_SIZES = {"TM": "[32, 64]", "TN": "[32, 64]", "TK": "[16, 32]"}
 
 #: Where the terms of a product have digits, lanes along them take many registers for their indices.
 _FEWER_TERMS = {"TK": "[16, 32]"}
+
+#: Where neighbouring lanes take elements that are apart, all that a tile reads shall stay in a
+#: cache until its other elements are read.
+_FEWER_LANES = {"T": "[256]"}
 
 
 @attrs.frozen
@@ -70,10 +75,16 @@ def tile_sizes(written: Sequence[Written]) -> str:
     sizes = [size for size in _SIZES if any(size in each.sizes for each in written)]
     folds = [each.phase.fold for each in written]
     tuned = _SIZES
+    if any(leaps(each.phase) for each in written):
+        tuned = tuned | _FEWER_LANES
     if any(isinstance(fold, Ranked) for fold in folds):
-        tuned = _SIZES | _FEWER_SIZES
+        tuned = tuned | _FEWER_SIZES
+    elif cut := [f.blocks for f in folds if isinstance(f, Product) and f.blocks is not None]:
+        pixels, channels, terms = zip(*cut, strict=True)
+        fixed = {"TM": max(pixels), "TN": max(channels), "TK": min(terms)}
+        tuned = tuned | {size: f"[{value}]" for size, value in fixed.items()}
     elif any(isinstance(fold, Product) and fold.digits for fold in folds):
-        tuned = _SIZES | _FEWER_TERMS
+        tuned = tuned | _FEWER_TERMS
     own = [f"{size} in {tuned[size]}" for size in sizes]
     blocks = {name: extent for each in written for name, extent in each.blocks.items()}
     listed = ", ".join([*own, *(f"{name} in [{extent}]" for name, extent in blocks.items())])

@@ -47,11 +47,19 @@ def is_digit(
     return (
         line is not None
         and line[0] == 1
-        and any(symbolic.equal(_moved(subscript, other), extent) for other in others)
+        and any(symbolic.equal(moved(subscript, other), extent) for other in others)
     )
 
 
-def _moved(subscript: ir.Expr, name: str) -> ir.Expr:
+def leaps(phase: Phase) -> bool:
+    """Whether windows along the digits of a phase's last row are several elements apart."""
+    digits = [axis.name for axis, _ in phase.digits]
+    subscripts = (each for s in phase.scalars() for e in elements(s) for each in e.index)
+    lines = (line_of(each, name) for each in subscripts for name in digits if name in names(each))
+    return any(line is not None and abs(line[0]) > 1 for line in lines)
+
+
+def moved(subscript: ir.Expr, name: str) -> ir.Expr:
     """By how much a subscript grows when the axis `name` grows by 1."""
     further = ir.Binary("+", ir.Ref(name, ir.NameKind.LOOP), ir.Literal(1))
     return ir.Binary("-", substitute(subscript, {name: further}), subscript)

@@ -14,12 +14,14 @@ NaN that is in memory before must have that form as well; the wrapper sees to it
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TypeAlias, assert_never
 
 import attrs
 
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
+from sketchc.ir.symbolic import simplify
 from sketchc.ir.walk import is_plain
 from sketchc.lowering.precedence import PYTHON, Code, parenthesised
 from sketchc.lowering.python_host.expressions import is_literal
@@ -102,25 +104,43 @@ def place(access: ir.Access, tile: str | None, scope: Scope) -> Place:
         ]
     else:
         parts = _dense_origin(origin, extents, scope)
-    for dimension, lane in vectors:
+    offsets: list[tuple[Shape, Code]] = []
+    for dimension, lane, lanes in vectors:
         if strides is None:
             stride = _product(extents[dimension + 1 :], scope)
             if stride is not None and stride.level == PYTHON.binary_levels["*"]:
                 stride = parenthesised(stride)
         else:
             stride = strides[dimension]
-        parts.append(lane if stride is None else PYTHON.binary("*", lane, stride))
+        offsets.append((lanes, lane if stride is None else PYTHON.binary("*", lane, stride)))
+    parts += _by_shape(offsets, scope)
     return Place(tensor.name, pointer, tuple(parts), shape, extents, strides)
+
+
+def _by_shape(offsets: list[tuple[Shape, Code]], scope: Scope) -> list[Code]:
+    """Offsets whose vectors lie along the same axes added up first, those of fewer elements than
+    the tile has among them: each addition else is one of all lanes."""
+    if not scope.dialect.launch_options:
+        return [code for _, code in offsets]
+    groups: dict[Shape, list[Code]] = {}
+    for lanes, code in offsets:
+        groups.setdefault(lanes, []).append(code)
+    sums = (PYTHON.fold("+", codes) for codes in groups.values())
+    return [
+        parenthesised(code) if code.level == PYTHON.binary_levels["+"] and len(groups) > 1 else code
+        for code in sums
+    ]
 
 
 def _split(
     access: ir.Access, tile: str | None, scope: Scope
-) -> tuple[list[ir.Expr], list[tuple[int, Code]], Shape]:
-    """The scalar part of each dimension's index, the vectors by dimension, and their shape."""
+) -> tuple[list[ir.Expr], list[tuple[int, Code, Shape]], Shape]:
+    """The scalar part of each dimension's index, the vectors by dimension with the shape of each,
+    and their joint shape."""
     shape = scope.shape(tile) if tile is not None else ()
     reached: Shape = ()
     origin: list[ir.Expr] = []
-    vectors: list[tuple[int, Code]] = []
+    vectors: list[tuple[int, Code, Shape]] = []
     axis = 0
     for dimension, subscript in enumerate(access.subscripts):
         match subscript:
@@ -133,21 +153,51 @@ def _split(
                     lane = spread(scope.lane(shape[axis]), axis, len(shape))
                     if not is_literal(step, 1):
                         lane = PYTHON.binary("*", lane, kernel_expression(step, scope))
-                    vectors.append((dimension, lane))
                     ones = [Code("1")] * len(shape)
                     ones[axis] = shape[axis]
+                    vectors.append((dimension, lane, tuple(ones)))
                     reached = broadcast(reached, tuple(ones))
                 axis += 1
             case ir.IndexSubscript(value, _, _, where):
-                lanes = index_shape(value, scope)
-                origin.append(ir.Literal(0) if lanes else value)
-                if lanes:
-                    vectors.append((dimension, kernel_expression(value, scope)))
-                    reached = broadcast(reached, lanes)
+                for lanes, part in _parts(value, scope).items():
+                    if lanes:
+                        vectors.append((dimension, kernel_expression(part, scope), lanes))
+                        reached = broadcast(reached, lanes)
+                    else:
+                        origin.append(part)
                 axis += where is not None
             case _:
                 assert_never(subscript)
     return origin, vectors, reached
+
+
+def _parts(value: ir.Expr, scope: Scope) -> dict[Shape, ir.Expr]:
+    """The terms of an index tile, those whose lanes lie along the same axes added up; among them
+    the sum of scalars, 0 for none. Each sum that a loop does not change is computed before it, and
+    only the last additions are made for all lanes."""
+    if not scope.dialect.launch_options:
+        lanes = index_shape(value, scope)
+        return {(): ir.Literal(0), lanes: value} if lanes else {(): value}
+    found: dict[Shape, ir.Expr] = {(): ir.Literal(0)}
+    for sign, term in _terms(value):
+        lanes = index_shape(term, scope)
+        before = found.get(lanes)
+        if before is None or (before == ir.Literal(0) and sign == "+"):
+            found[lanes] = term if sign == "+" else ir.Unary("-", term)
+        else:
+            found[lanes] = ir.Binary(sign, before, term)
+    found[()] = simplify(found[()])
+    return found
+
+
+def _terms(value: ir.Expr, sign: str = "+") -> Iterator[tuple[str, ir.Expr]]:
+    """The terms of a sum, each with its sign."""
+    match value:
+        case ir.Binary("+" | "-" as operator, left, right):
+            yield from _terms(left, sign)
+            yield from _terms(right, sign if operator == "+" else "-" if sign == "+" else "+")
+        case _:
+            yield sign, value
 
 
 def _product(extents: tuple[ir.Expr, ...], scope: Scope) -> Code | None:

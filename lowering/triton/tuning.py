@@ -7,10 +7,10 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import known_value
 from sketchc.lowering.launches import (
-    ELEMENTS_PER_WARP,
     LARGEST_WARPS,
     contains_product,
     known_warps,
+    lanes_per_warp,
     product_options,
     widest_tile,
 )
@@ -76,6 +76,7 @@ def _element_wise_warps(plan: Plan, phase: PhasePlan, names: Names) -> str:
     elements, extents = widest_tile(plan, phase)
     if not extents:
         return str(known_warps(plan, phase))
+    each = lanes_per_warp(phase)
     factors = [names[extent.name] for extent in extents]
     lanes = " * ".join([str(elements), *factors] if elements > 1 else factors)
-    return f"min(max({lanes} // {ELEMENTS_PER_WARP}, 1), {LARGEST_WARPS})"
+    return f"min(max({lanes} // {each}, 1), {LARGEST_WARPS})"

@@ -3,6 +3,7 @@ proved and mean what PyTorch computes."""
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 
@@ -10,8 +11,9 @@ import pytest
 
 pytest.importorskip("torch")
 
-from test_autosketch import TASKS, proved_and_right, written
+from test_autosketch import TASKS, Task, proved_and_right, written
 
+from sketchc.agents.autosketch import taps
 from sketchc.agents.autosketch.designer import design
 from sketchc.base.diagnostics import Source
 from sketchc.checker.api import check
@@ -85,3 +87,74 @@ def test_transposed_windows_of_any_extent_have_a_sketch_for_all_sizes(tmp_path: 
         text = design(loaded)
     assert check(Source("t.sketch", text)).ok
     assert re.search(r"symbols: M, N, K, P, Q, R;", text)
+
+
+def convolution(call: str, weight: tuple[int, ...], image: tuple[int, ...], end: str = "") -> Task:
+    """The task of a convolution with a weight of these extents; `end` comes behind the call."""
+    numbers = f"torch.arange({float(math.prod(weight))}).reshape({weight})"
+    signed = f"(({numbers} * 7.0) % 19.0 / 9.0 - 1.0).to(x)"
+    name, _, arguments = call.partition("(")
+    return f"F.{name}(x, {signed}, {arguments}{end}", (image,)
+
+
+#: Convolutions whose blocks are of channels, at one place of the window after the other: with all
+#: that moves a place, and transposed with phases that have as many taps, fewer, one and none.
+TAPS = {
+    "line": convolution("conv1d(stride=3, dilation=4)", (3, 16, 3), (2, 16, 31)),
+    "plane": convolution(
+        "conv2d(stride=(1, 2), padding=(2, 1), dilation=(2, 1))", (5, 16, 3, 4), (2, 16, 9, 10)
+    ),
+    "volume": convolution("conv3d(padding=1)", (3, 16, 2, 3, 1), (2, 16, 4, 5, 3)),
+    "groups": convolution("conv2d(padding=1, groups=2)", (6, 16, 3, 3), (2, 32, 5, 6)),
+    "ending": convolution("conv2d(padding=1)", (4, 16, 3, 3), (2, 16, 6, 7), " * 2.0 - 0.5"),
+    "turned": convolution("conv_transpose2d(padding=(1, 3))", (16, 3, 3, 7), (2, 16, 6, 7)),
+    "alike": convolution("conv_transpose2d(stride=2, padding=1)", (16, 3, 4, 4), (2, 16, 5, 6)),
+    "apart": convolution("conv_transpose2d(stride=2)", (16, 5, 2, 2), (2, 16, 5, 6)),
+    "fewer": convolution("conv_transpose2d(stride=2, padding=1)", (16, 3, 3, 3), (2, 16, 5, 6)),
+    "single": convolution(
+        "conv_transpose2d(stride=5, padding=1, dilation=2)", (16, 3, 3, 3), (2, 16, 4, 5)
+    ),
+    "none": convolution(
+        "conv_transpose1d(stride=2, padding=1, dilation=2)", (16, 3, 3), (2, 16, 9)
+    ),
+    "common": convolution(
+        "conv_transpose2d(stride=(4, 6), padding=(1, 2), dilation=(6, 4))",
+        (16, 3, 3, 5),
+        (2, 16, 4, 5),
+    ),
+    "beyond": convolution(
+        "conv_transpose3d(stride=2, padding=1, output_padding=(1, 0, 1))",
+        (16, 2, 3, 3, 3),
+        (2, 16, 2, 3, 4),
+    ),
+    "in_groups": convolution(
+        "conv_transpose2d(stride=(2, 3), dilation=(2, 1), groups=2)", (32, 3, 3, 5), (2, 32, 4, 5)
+    ),
+    "few_channels": convolution(
+        "conv_transpose2d(stride=(2, 3), dilation=(2, 1), groups=2)", (6, 3, 3, 5), (2, 6, 4, 5)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TAPS)
+def test_convolutions_tap_by_tap_mean_the_task(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(taps, "_FEWEST_PIXELS", 1)
+    path = written(tmp_path, name, TAPS[name])
+    with load_task(str(path)) as task:
+        text = design(task, planes=True)
+    assert ("INTERIM_2" in text) == (
+        name not in ("few_channels", "apart")
+    )  # the weight, place by place
+    proved_and_right(name, text, path)
+
+
+@pytest.mark.parametrize("name", ["alike", "ragged", "groups", "volumes"])
+def test_phases_of_few_channels_are_stored_where_they_belong(name: str, tmp_path: Path) -> None:
+    """Lanes run along planes: no workspace between, and branches where a phase has no taps."""
+    path = written(tmp_path, name, PHASES[name])
+    with load_task(str(path)) as task:
+        text = design(task, planes=True)
+    assert "PARTIAL" not in text
+    proved_and_right(name, text, path)

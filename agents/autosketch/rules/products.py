@@ -134,25 +134,37 @@ class _Window:
 
     # Transposed: place p of the result takes the element (p + padding - tap*dilation)/stride of the
     # image through each tap for which that is whole. These are the same for all places of one
-    # phase, which is p % stride, and every stride-th tap is one of them.
+    # phase, which is p % stride. A phase has none where p + padding is no multiple of what stride
+    # and dilation have in common; else each `spacing`-th tap is one of them.
 
     def phases(self) -> tuple[int, ...]:
-        """The axes along which a transposed convolution's taps depend on the phase of a place: some
-        tap has an element at each phase, since stride and dilation have no common factor."""
-        pairs = enumerate(zip(self.stride, self.dilation, strict=True))
-        apart = [n for n, (stride, step) in pairs if stride > 1 and math.gcd(stride, step) == 1]
-        # Of one tap, the phase is that of the window alone, and no axis of a product's programs; of
-        # a window of any extent, nobody proves that all places are stored.
-        taps = {n: symbolic.constant_value(self.taps(n)) for n in apart}
-        return tuple(n for n, count in taps.items() if count not in (None, 1))
+        """The axes along which a transposed convolution's taps depend on the phase of a place."""
+        # Of a window of any extent, nobody proves that all places are stored. Along rows of memory,
+        # places between those of a narrow window are stored together with these.
+        last = len(self.kernel) - 1
+        kernel = (symbolic.constant_value(each) for each in self.kernel)
+        pairs = enumerate(zip(kernel, self.stride, strict=True))
+        return tuple(
+            n
+            for n, (extent, stride) in pairs
+            if stride > 1 and extent is not None and (n < last or extent >= stride)
+        )
+
+    def common(self, axis: int) -> int:
+        """The largest number that divides stride and dilation along an axis."""
+        return math.gcd(self.stride[axis], self.dilation[axis])
+
+    def spacing(self, axis: int) -> int:
+        """The steps from one tap of a phase to its next along an axis."""
+        return self.stride[axis] // self.common(axis)
 
     def taps(self, axis: int) -> ir.Expr:
         """The most taps that places of one phase have along an axis."""
-        return _over(self.kernel[axis], self.stride[axis])
+        return _over(self.kernel[axis], self.spacing(axis))
 
     def whole(self, axis: int) -> bool:
-        """Whether places of all phases have as many taps along an axis."""
-        rest = ir.Binary("%", self.kernel[axis], ir.Literal(self.stride[axis]))
+        """Whether places of all phases that have taps have as many along an axis."""
+        rest = ir.Binary("%", self.kernel[axis], ir.Literal(self.spacing(axis)))
         return symbolic.constant_value(rest) == 0
 
     def rounds(self, axis: int, extent: ir.Expr, more: int) -> ir.Expr:
@@ -164,15 +176,21 @@ class _Window:
         places = linear((extent, stride), (last, self.dilation[axis]), shift=shift)
         return _over(places, stride)
 
-    def first_tap(self, axis: int, phase: ir.Expr) -> tuple[ir.Expr, ir.Expr]:
-        """The first tap of a phase along an axis, and the image's element that place 0 of the phase
-        takes through it."""
+    def first_tap(self, axis: int, phase: ir.Expr) -> tuple[ir.Expr, ir.Expr, list[ir.Expr]]:
+        """The first tap of a phase along an axis, the image's element that place 0 of the phase
+        takes through it, and the conditions for the phase to have taps."""
         stride, step = self.stride[axis], self.dilation[axis]
+        common, spacing = self.common(axis), self.spacing(axis)
         moved = linear((phase, 1), shift=self.padding[axis])
-        inverse = pow(step, -1, stride)
-        first = ir.Binary("%", linear((moved, inverse)), ir.Literal(stride))
+        first: ir.Expr = ir.Literal(0)
+        if spacing > 1:
+            inverse = pow(step // common, -1, spacing)
+            number = moved if common == 1 else ir.Binary("//", moved, ir.Literal(common))
+            first = ir.Binary("%", linear((number, inverse)), ir.Literal(spacing))
         reached = moved if step == 1 else linear((moved, 1), (first, -step))
-        return first, ir.Binary("//", reached, ir.Literal(stride))
+        rest = ir.Binary("%", moved, ir.Literal(common))
+        conditions: list[ir.Expr] = [] if common == 1 else [ir.Binary("==", rest, ir.Literal(0))]
+        return first, ir.Binary("//", reached, ir.Literal(stride)), conditions
 
 
 def _over(extent: ir.Expr, stride: int) -> ir.Expr:
@@ -255,8 +273,8 @@ def _spread(
 ) -> tuple[Index, Index, ir.Expr | None]:
     """What a place of a transposed convolution's result takes through the place `offset` among its
     taps: the index of the image's element, that in the window, and the condition for there being
-    one. `place` has two digits for each axis in `phases`, along which all taps of a place are in
-    steps of the stride; along others all places of the window are tried."""
+    one. `place` has two digits for each axis in `phases`, along which all taps of a place are
+    `spacing` steps apart; along others all places of the window are tried."""
     spot: list[ir.Expr] = []
     taps: list[ir.Expr] = []
     conditions: list[ir.Expr] = []
@@ -268,11 +286,14 @@ def _spread(
         own = left.pop(0)
         tap = inner
         if axis in phases:
-            first, at = window.first_tap(axis, left.pop(0))
-            moved: ir.Expr = ir.Binary("+", linear((own, 1), (inner, -dilation)), at)
-            tap = (
-                first if inner == ir.Literal(0) else ir.Binary("+", first, linear((inner, stride)))
-            )
+            first, at, needed = window.first_tap(axis, left.pop(0))
+            conditions += needed
+            step = dilation // window.common(axis)
+            moved: ir.Expr = ir.Binary("+", linear((own, 1), (inner, -step)), at)
+            if inner == ir.Literal(0):
+                tap = first
+            else:
+                tap = ir.Binary("+", first, linear((inner, window.spacing(axis))))
             if not window.whole(axis):
                 conditions.append(ir.Binary("<", tap, window.kernel[axis]))
         else:

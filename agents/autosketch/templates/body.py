@@ -8,6 +8,9 @@ import attrs
 
 from sketchc.agents.autosketch.loops import Scalar
 
+#: Above a loop whose loads may run ahead.
+PIPELINE = '@llm_hint("pipeline")'
+
 
 @attrs.define(eq=False)
 class Body:

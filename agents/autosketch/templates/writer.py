@@ -53,7 +53,7 @@ from sketchc.agents.autosketch.phase import (
     Scattered,
 )
 from sketchc.agents.autosketch.templates.attention import write_attention
-from sketchc.agents.autosketch.templates.body import Body
+from sketchc.agents.autosketch.templates.body import PIPELINE, Body
 from sketchc.agents.autosketch.templates.doubles import Doubles
 from sketchc.agents.autosketch.templates.extremes import is_place_of, write_extreme
 from sketchc.agents.autosketch.templates.kept import Kept
@@ -80,7 +80,6 @@ from sketchc.ir import symbolic
 from sketchc.ir.show import show
 from sketchc.ir.walk import free_name, names, substitute
 
-_PIPELINE = '@llm_hint("pipeline")'
 #: A longer expression is computed in steps.
 _LONGEST = 48
 _NAME = 6
@@ -146,6 +145,8 @@ class PhaseWriter:
         rows = max(wide, key=lambda axis: self.along[axis.name], default=None)
         #: no tile lies along a window
         self.windows = windows(phase)
+        if isinstance(phase.fold, Product):
+            self.windows |= {axis.name for axis in phase.fold.taps}
         over = (axis for each in phase.passes for axis in each.over)
         scanned = (phase.fold.axis,) if isinstance(phase.fold, Running) else ()
         inner = [
@@ -284,14 +285,17 @@ class PhaseWriter:
         head = ('@llm_hint("parallel", "grididx")', f"for {variable} in range({count}):")
         return scope.inner(variable, *head)
 
-    def over_blocks(self, top: Body, blocks: Dims) -> Body:
-        """Open the loops over rows and blocks, whose turns are programs; returns the body."""
+    def over_blocks(self, top: Body, blocks: Dims, innermost: Axis | None = None) -> Body:
+        """Open the loops over rows and blocks, whose turns are programs, that over the row
+        `innermost` within all others; returns the body."""
         scope = top
-        for axis in self.phase.rows:
+        for axis in (each for each in self.phase.rows if each != innermost):
             scope = self.parallel(scope, axis.name, show(axis.extent))
         for each in blocks:
             if each.size is not None:
                 scope = self.parallel(scope, each.variable, each.count)
+        if innermost is not None:
+            scope = self.parallel(scope, innermost.name, show(innermost.extent))
         scope = self.in_a_launch(scope, top)
         for each in blocks:
             scope.bound |= each.names
@@ -388,7 +392,7 @@ class PhaseWriter:
             head = f"for {variable} in range({start}{show(axis.extent)}{step}):"
             ahead = along is None and axis == loops[-1] and axis.name not in self.windows
             if ahead and self.kept is None:  # what is left of a block is little, or nothing
-                inner = inner.inner(axis.name, "", _PIPELINE, head, in_loop=True)
+                inner = inner.inner(axis.name, "", PIPELINE, head, in_loop=True)
             else:
                 inner = inner.inner(axis.name, head, in_loop=True)
             if turned:
@@ -397,7 +401,7 @@ class PhaseWriter:
         if along is not None and along.size is not None:
             variable = f"{along.axis.name}_turn" if backwards else along.variable
             head = f"for {variable} in range({start}{count or along.count}{step}):"
-            hint = [_PIPELINE] if self.kept is None else []
+            hint = [PIPELINE] if self.kept is None else []
             inner = inner.inner(along.variable, "", *hint, head, in_loop=True)
             if backwards:
                 inner.say(f"{along.variable} = {along.count} - 1 - {variable}")
@@ -585,7 +589,7 @@ class PhaseWriter:
         they come in order; else lanes by their indices."""
         shape = self.phases.shapes[element.source]
         index = list(element.index)
-        if element.pad is not None:
+        if element.pad is not None or self.phase.clipped:
             index = [self.inside(e, x, dims) for e, x in zip(index, shape, strict=True)]
         if element.where is not None:  # whose lanes are those of the subscripts
             left = names(element.where) - names_in(index)

@@ -108,7 +108,7 @@ def conv2d_kernel(
         )
         x = tl.trans(
             tl.load(
-                tl.trans(X_ptr + n[None, :] * (C * H * W) + c[:, None] * (H * W) + h * W + v),
+                tl.trans(X_ptr + n[None, :] * (C * H * W) + c[:, None] * (H * W) + (h * W + v)),
                 mask=tl.trans(x_mask),
                 other=0.0,
             ),
@@ -125,10 +125,8 @@ def conv2d_kernel(
     tl.store(
         tl.trans(
             Y_ptr
-            + n[None, :] * (O_ * OH * OW)
-            + o[:, None] * (OH * OW)
-            + oh[None, :] * OW
-            + ow[None, :],
+            + (n[None, :] * (O_ * OH * OW) + oh[None, :] * OW + ow[None, :])
+            + o[:, None] * (OH * OW),
         ),
         tl.trans(y),
         mask=tl.trans(

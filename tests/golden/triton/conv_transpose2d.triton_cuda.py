@@ -101,18 +101,15 @@ def conv_transpose2d_kernel(
             X_ptr
             + n[:, None] * (C * H * W)
             + c[None, :] * (H * W)
-            + floor_quotient(up, stride) * W
-            + floor_quotient(left, stride),
+            + (floor_quotient(up, stride) * W + floor_quotient(left, stride)),
             mask=x_mask,
             other=0.0,
         )
         # load(WEIGHT[c[:, None], o[None, :], kh[:, None], kw[:, None]] -> w)
         w = tl.load(
             WEIGHT_ptr
-            + c[:, None] * (O_ * KH * KW)
-            + o[None, :] * (KH * KW)
-            + kh[:, None] * KW
-            + kw[:, None],
+            + (c[:, None] * (O_ * KH * KW) + kh[:, None] * KW + kw[:, None])
+            + o[None, :] * (KH * KW),
             mask=(tk_lanes[:, None] < C * KH * KW - k0) & (to_lanes[None, :] < O_ - j * TO),
             other=0.0,
         )
@@ -121,10 +118,8 @@ def conv_transpose2d_kernel(
     # store(y -> Y[n[:, None], o[None, :], oh[:, None], ow[:, None]])
     tl.store(
         Y_ptr
-        + n[:, None] * (O_ * OH * OW)
-        + o[None, :] * (OH * OW)
-        + oh[:, None] * OW
-        + ow[:, None],
+        + (n[:, None] * (O_ * OH * OW) + oh[:, None] * OW + ow[:, None])
+        + o[None, :] * (OH * OW),
         y,
         mask=(tp_lanes[:, None] < N * OH * OW - i * TP) & (to_lanes[None, :] < O_ - j * TO),
     )
