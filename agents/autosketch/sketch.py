@@ -36,8 +36,8 @@ _SIZES = {
     "TS": "[32, 64]",
     "TD": "[16, 32]",
     "TH": "[32, 64]",
-    "TR": "[32, 64]",
-    "TC": "[32, 64]",
+    "TL": "[32, 64]",
+    "TW": "[32, 64]",
 }
 
 #: Where places are data: each point of the tuning space is proved, and that takes long there.

@@ -40,7 +40,7 @@ def _is_short(axis: Axis) -> bool:
 
 def write_turned(writer: PhaseWriter, top: Body, axes: tuple[Axis, Axis]) -> None:
     """Write programs over blocks of the two axes of `turned_axes`."""
-    blocks = writer.block(axes[0], "TR"), writer.block(axes[1], "TC")
+    blocks = writer.block(axes[0], "TL"), writer.block(axes[1], "TW")
     scope = top
     for axis in (each for each in writer.phase.columns if each not in axes):
         scope = writer.parallel(scope, axis.name, show(axis.extent))
