@@ -342,13 +342,15 @@ class Phase:
 @attrs.frozen
 class Phases:
     """The launches in order; by name: `shapes` of all tensors, workspaces and views, the types of
-    `workspaces`, and for `views` the tensors that they are views of."""
+    `workspaces`, and for `views` the tensors that they are views of. `planes`: as for
+    `designer.design`."""
 
     declared: ir.Sketch
     phases: tuple[Phase, ...]
     shapes: Mapping[str, tuple[ir.Expr, ...]]
     workspaces: Mapping[str, DType]
     views: Mapping[str, str]
+    planes: bool = False
 
     def unnamed(self) -> list[ir.Expr]:
         """Extents of workspaces that need a name, as formulas of symbols."""

@@ -190,7 +190,7 @@ class Builder:
         named = tuple(phase.changed(lambda own: own, renamed) for phase in flat)
         workspaces = {used[name]: self.workspaces[name] for name in used if name in self.workspaces}
         bases = {used[view]: used[views[view]] for view in kept}
-        return Phases(self.loops.declared, named, taken, workspaces, bases)
+        return Phases(self.loops.declared, named, taken, workspaces, bases, self.planes)
 
     def convolved(self, phase: Phase) -> Iterator[Phase]:
         """The phase with the taps of a convolution, behind one that copies its weight."""

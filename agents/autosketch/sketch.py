@@ -27,7 +27,7 @@ from sketchc.parsing.formatter import format_file
 from sketchc.parsing.parser import parse
 
 #: The sizes of tiles: of rows; of a product's rows, columns and terms; and of an attention's
-#: queries, keys, and columns of keys and of values.
+#: queries, keys, and columns of keys and of values; of a copy along what it reads and writes.
 _SIZES = {
     "T": "[256, 512, 1024, 2048]",
     "TM": "[32, 64, 128]",
@@ -37,6 +37,8 @@ _SIZES = {
     "TS": "[32, 64]",
     "TD": "[16, 32]",
     "TH": "[32, 64]",
+    "TL": "[32, 64]",
+    "TW": "[32, 64]",
 }
 
 #: Where places are data: each point of the tuning space is proved, and that takes long there.

@@ -98,14 +98,14 @@ def test_sizes_decide_on_launches_where_no_constant_is_open() -> None:
 
 def test_listed_points_are_taken_as_they_are() -> None:
     points = [{"TM": 64, "TN": 64, "TK": 32}, {"TM": 32, "TN": 32, "TK": 32}]
-    points.append({"TM": 128, "TN": 64, "TK": 64})
+    points += [{"TM": 128, "TN": 64, "TK": 64}, {"TM": 128, "TN": 256, "TK": 64}]
     taken = []
     for sizes in ({"M": 4096, "N": 4096, "K": 4096}, {"M": 64, "N": 64, "K": 4096}):
         found = chosen(planned(example("matmul_half"), sizes))
         taken.append({name: found[name] for name in ("TM", "TN", "TK")})
         assert taken[-1] in points
         assert "num_stages" not in found  # the sketch says how many
-    assert taken[0] == points[2]
+    assert taken[0] == points[3]
 
 
 LISTED = """sketch f {

@@ -62,6 +62,7 @@ from sketchc.agents.autosketch.templates.lanes import (
     Lanes,
     block_size,
     lanes_of,
+    last_place,
     runs_along,
     shaped,
     step_in,
@@ -73,6 +74,7 @@ from sketchc.agents.autosketch.templates.passes import together, write_passes
 from sketchc.agents.autosketch.templates.products import write_product
 from sketchc.agents.autosketch.templates.scans import write_scan
 from sketchc.agents.autosketch.templates.scatters import write_scatter
+from sketchc.agents.autosketch.templates.turned import turned_axes, write_turned
 from sketchc.agents.autosketch.windows import ONE_BLOCK, windows
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
@@ -104,6 +106,12 @@ def _uses(*scalars: Scalar) -> Counter[Scalar]:
             left += below_it(part)
         seen.add(part)
     return found
+
+
+def _is_turned(element: Element, dims: Dims) -> bool:
+    """Whether an element's tensor runs through memory along the first axis of a tile of two."""
+    first, second = (last_place(element.index, lanes) for lanes in dims)
+    return first > second
 
 
 def _widens(source: Scalar, cast: Apply) -> bool:
@@ -143,6 +151,8 @@ class PhaseWriter:
         alone = {each.part for each in phase.passes}
         wide = (axis for axis in phase.rows if axis not in alone)
         rows = max(wide, key=lambda axis: self.along[axis.name], default=None)
+        #: the axes that lie along tiles, where what is read is turned
+        self.turned = turned_axes(phase) if phases.planes else None
         #: no tile lies along a window
         self.windows = windows(phase)
         if isinstance(phase.fold, Product):
@@ -180,6 +190,8 @@ class PhaseWriter:
             write_product(self, top, phase.fold)
         elif isinstance(phase.fold, Attention):
             write_attention(self, top, phase.fold)
+        elif self.turned is not None:
+            write_turned(self, top, self.turned)
         else:
             self.in_rows(top)
         yield from top.text()
@@ -521,6 +533,8 @@ class PhaseWriter:
         told = f", {dtype.value}" if dtype is not element.dtype else spelled(dtype)
         hint = '"fast", "input_cache"'
         name = self.name(scope, base)
+        turned = self.turned is not None and len(own) == 2 and _is_turned(element, own)
+        own = own[::-1] if turned else own
         scope.say(f"{name} = alloc([{width(own)}]{told}, llm_hint=[{hint}])")
         pad = ""
         if element.pad is not None:
@@ -529,7 +543,11 @@ class PhaseWriter:
             shown = substitute(element.where, self.bindings(scope, [element.where], own))
             pad += f", where={show(shown)}"
         scope.say(f"load({self.access(scope, element, own)} -> {name}{pad})")
-        return name
+        if not turned:
+            return name
+        other = self.alloc(scope, f"{base}_turned", dtype, width(own[::-1]))
+        scope.say(f"transpose({name}, {other})")
+        return other
 
     def applied(self, scope: Body, scalar: Apply, dims: Dims, *, infix: bool) -> str | ir.Expr:
         """An operation as an expression, where it is short and used once; else the name of the tile
