@@ -2,7 +2,8 @@
 for the emitter and for the cost model.
 
 Element-wise programs get eight elements per thread (two 16-byte accesses of f32: enough bytes in
-flight for the memory's latency); matrix products at most 64 accumulator elements per thread.
+flight for the memory's latency), sixteen where a loop streams elements of 16 bits; matrix products
+at most 64 accumulator elements per thread.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ FEWEST_ASYNC_STAGES = 2
 #: Rows of blocks that run together in the grouped order of a matrix product.
 GROUP = 8
 ACCUMULATORS_PER_THREAD = 64
-ELEMENTS_PER_WARP = 8 * THREADS_PER_WARP
+#: Bytes that a thread loads of a tile, and its elements at least.
+_BYTES_PER_THREAD, _ELEMENTS_PER_THREAD = 32, 8
 LARGEST_WARPS = 16
 #: The warps of a launch with products.
 _FEWEST, _MOST = 4, 8
@@ -50,7 +52,8 @@ def warps_of(plan: Plan, phase: PhasePlan, values: Values) -> int | None:
         return asked
     if has_product(phase.body):
         return product_options(plan, phase)["num_warps"]
-    return element_wise_warps(_lanes(*widest_tile(plan, phase), values))
+    lanes = _lanes(*widest_tile(plan, phase), values)
+    return element_wise_warps(lanes, elements_per_warp(plan, phase))
 
 
 def stages_at(plan: Plan, phase: PhasePlan, loop: ir.For) -> int | None:
@@ -119,9 +122,21 @@ def runs_in_groups(phase: PhasePlan) -> bool:
     return len(phase.grid) >= 2 and has_product(phase.body)
 
 
-def element_wise_warps(lanes: int) -> int:
-    """The warps for tiles of so many lanes, without a product."""
-    return min(max(lanes // ELEMENTS_PER_WARP, 1), LARGEST_WARPS)
+def elements_per_warp(plan: Plan, phase: PhasePlan) -> int:
+    """The elements of a tile that a warp has in a launch without a product: more of 16 bits, where
+    a loop streams them (measured for products of a matrix and a vector, docs/BENCHMARKS.md)."""
+    loops = (each for each in walk.statements(phase.body) if isinstance(each, ir.For))
+    loads = {s.access.tensor for loop in loops for s in loop.body if isinstance(s, ir.Load)}
+    bases = {view.name: view.base for view in plan.sketch.views}
+    streamed = {bases.get(name, name) for name in loads}
+    sizes = [tensor.dtype.bytes for tensor in plan.sketch.tensors if tensor.name in streamed]
+    widest = max(sizes, default=_BYTES_PER_THREAD)
+    return max(_BYTES_PER_THREAD // max(widest, 2), _ELEMENTS_PER_THREAD) * THREADS_PER_WARP
+
+
+def element_wise_warps(lanes: int, of_warp: int) -> int:
+    """The warps for tiles of so many lanes, without a product, `of_warp` elements for each."""
+    return min(max(lanes // of_warp, 1), LARGEST_WARPS)
 
 
 def widest_tile(plan: Plan, phase: PhasePlan) -> tuple[int, list[PhysicalExtent]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 import attrs
@@ -20,7 +20,9 @@ from sketchc.agents.autosketch.phase import (
 from sketchc.agents.autosketch.templates.doubles import Doubles
 from sketchc.agents.autosketch.templates.writer import PhaseWriter
 from sketchc.base.diagnostics import InternalError, Source
+from sketchc.ir.evaluate import evaluate
 from sketchc.ir.show import show
+from sketchc.ir.walk import names
 from sketchc.parsing.formatter import format_file
 from sketchc.parsing.parser import parse
 
@@ -37,6 +39,15 @@ _SIZES = {
     "TH": "[32, 64]",
 }
 
+#: Where the task's own product has few rows or columns, and is bound by memory: programs need fewer
+#: rows of the other operand, of which each reads more at once.
+_FEW = 16
+_SIZES_OF_FEW = {
+    "TM": "[16, 32, 64, 128]",
+    "TN": "[16, 32, 64, 128]",
+    "TK": "[16, 32, 64, 128, 256, 512]",
+}
+
 #: Where places are data: each point of the tuning space is proved, and that takes long there.
 _FEWER_SIZES = {"TM": "[32, 64]", "TN": "[32, 64]", "TK": "[16, 32]"}
 
@@ -46,17 +57,31 @@ _FEWER_TERMS = {"TK": "[16, 32]"}
 
 @attrs.frozen
 class Written:
-    """A phase as lines of a sketch, without the sketch around them; `sizes` are its tile sizes."""
+    """A phase as lines of a sketch, without the sketch around them; `sizes` are its tile sizes.
+    `few`: it is a product of few rows or columns at the sizes of the task."""
 
     phase: Phase
     lines: tuple[str, ...]
     sizes: frozenset[str]
+    few: bool = False
 
 
-def written_phases(phases: Phases, doubles: Doubles) -> list[Written]:
-    """The phases as text, in order."""
+def written_phases(phases: Phases, doubles: Doubles, sizes: Mapping[str, int]) -> list[Written]:
+    """The phases as text, in order; `sizes` of symbols are the task's own."""
     writers = [PhaseWriter(phases, phase, doubles) for phase in phases.phases]
-    return [Written(w.phase, tuple(w.lines()), frozenset(w.sizes)) for w in writers]
+    return [
+        Written(w.phase, tuple(w.lines()), frozenset(w.sizes), _is_thin(w.phase, sizes))
+        for w in writers
+    ]
+
+
+def _is_thin(phase: Phase, sizes: Mapping[str, int]) -> bool:
+    """Whether a phase is a product of few rows, or of few columns, at these sizes."""
+    fold = phase.fold
+    if not isinstance(fold, Product) or any(fold.digits.values()):
+        return False
+    extents = (axis.extent for group in (fold.down, fold.across) for axis in group)
+    return any(names(each) <= sizes.keys() and evaluate(each, sizes) <= _FEW for each in extents)
 
 
 def tile_sizes(written: Sequence[Written]) -> str:
@@ -68,6 +93,8 @@ def tile_sizes(written: Sequence[Written]) -> str:
         tuned = _SIZES | _FEWER_SIZES
     elif any(isinstance(fold, Product) and fold.digits for fold in folds):
         tuned = _SIZES | _FEWER_TERMS
+    elif any(each.few for each in written):
+        tuned = _SIZES | _SIZES_OF_FEW
     listed = ", ".join(f"{size} in {tuned[size]}" for size in sizes)
     return f"constexpr: {listed};" if listed else ""
 

@@ -7,10 +7,10 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import known_value
 from sketchc.lowering.launches import (
-    ELEMENTS_PER_WARP,
     LARGEST_WARPS,
     contains_product,
     element_wise_warps,
+    elements_per_warp,
     product_options,
     widest_tile,
 )
@@ -74,8 +74,9 @@ def launch_options(plan: Plan, phase: PhasePlan, names: Names) -> list[str]:
 def _element_wise_warps(plan: Plan, phase: PhasePlan, names: Names) -> str:
     """The warps of a launch without products, as an expression of the host."""
     elements, extents = widest_tile(plan, phase)
+    of_warp = elements_per_warp(plan, phase)
     if not extents:
-        return str(element_wise_warps(elements))
+        return str(element_wise_warps(elements, of_warp))
     factors = [names[extent.name] for extent in extents]
     lanes = " * ".join([str(elements), *factors] if elements > 1 else factors)
-    return f"min(max({lanes} // {ELEMENTS_PER_WARP}, 1), {LARGEST_WARPS})"
+    return f"min(max({lanes} // {of_warp}, 1), {LARGEST_WARPS})"
