@@ -8,6 +8,8 @@ at most 64 accumulator elements per thread.
 
 from __future__ import annotations
 
+from functools import partial
+
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import evaluate
@@ -22,6 +24,7 @@ from sketchc.lowering.plan import (
     is_product,
 )
 from sketchc.lowering.sample_sizes import Values, sample_values
+from sketchc.ops.table import OPS
 
 #: Fewer stages than this were slower than none, measured on an H200 (docs/BENCHMARKS.md).
 FEWEST_STAGES = 4
@@ -168,14 +171,12 @@ def _lanes(elements: int, extents: list[PhysicalExtent], values: Values) -> int:
 
 def product_options(plan: Plan, phase: PhasePlan) -> dict[str, int]:
     """`num_warps` and `num_stages` of a launch with products."""
-    largest, per_stage = 1, 1
-    for statement in walk.statements(phase.body):
-        if not is_product(statement):
-            continue
-        largest = max(largest, size_of(plan.tiles[statement.destination])[0])
+    per_stage = 1
+    for statement in filter(is_product, walk.statements(phase.body)):
         tiles = [plan.tiles[name] for name in operands(statement)]
         stage = sum(size_of(tile)[0] * tile.tile.dtype.bytes for tile in tiles)
         per_stage = max(per_stage, stage)
+    largest = max(map(partial(_accumulators, plan), walk.bodies(phase.body)), default=1)
     warps = min(max(largest // (ACCUMULATORS_PER_THREAD * THREADS_PER_WARP), _FEWEST), _MOST)
     values = sample_values(plan.sketch)
     if crowding(plan, phase.body, values, warps) > crowding(plan, phase.body, values, _MOST):
@@ -185,6 +186,15 @@ def product_options(plan: Plan, phase: PhasePlan) -> dict[str, int]:
     stages = min(max(shared // per_stage, 1), MOST_STAGES)
     stages = min(stages, _stages_that_fit(phase))
     return {"num_warps": warps, "num_stages": stages}
+
+
+def _accumulators(plan: Plan, body: tuple[ir.Statement, ...]) -> int:
+    """The sums that the products of one body hold at once, and at least those of the largest one: a
+    power of two where no extent is a bucket."""
+    held = {s.destination: size_of(plan.tiles[s.destination])[0] for s in filter(is_product, body)}
+    adding = {s.destination for s in filter(is_product, body) if OPS[s.operation].accumulates}
+    together = sum(held[name] for name in adding)
+    return max(1 << max(together - 1, 0).bit_length(), *held.values(), 1)
 
 
 def stages_fit(plan: Plan, phase: PhasePlan) -> bool:
