@@ -92,7 +92,7 @@ def cross_entropy_phase_2_kernel(
         # load(ROWS[j*T:(j+1)*T] -> rows)
         rows = tl.load(ROWS_ptr + j_2 * T + t_lanes_, mask=t_lanes_ < M - j_2 * T, other=0.0)
         # add(part_lanes, rows, part_lanes)
-        part_lanes = tl.where(t_lanes_ < M - j_2 * T, part_lanes + rows, part_lanes)
+        part_lanes = part_lanes + rows
     # reduce_sum(part_lanes, 0, part)
     part = tl.sum(tl.where(t_lanes_ < M, part_lanes, 0.0), axis=0)
     # add(total, part, total)

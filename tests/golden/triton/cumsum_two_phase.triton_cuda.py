@@ -68,7 +68,7 @@ def cumsum_two_phase_phase_2_kernel(
             TOTALS_ptr + (i_2 * blocks + b * TB) + tb_lanes, mask=tb_lanes < j_2 - b * TB, other=0.0
         )
         # add(sum_lanes, totals, sum_lanes)
-        sum_lanes = tl.where(tb_lanes < j_2 - b * TB, sum_lanes + totals, sum_lanes)
+        sum_lanes = sum_lanes + totals
     # reduce_sum(sum_lanes, 0, sum_)
     sum_ = tl.sum(tl.where(tb_lanes < j_2, sum_lanes, 0.0), axis=0)
     # add(before, sum, before)

@@ -52,7 +52,7 @@ def group_norm_kernel(
             other=0.0,
         )
         # add(sum_lanes, x, sum_lanes)
-        sum_lanes = tl.where(t_lanes < CG * H * W - j * T, sum_lanes + x, sum_lanes)
+        sum_lanes = sum_lanes + x
     # reduce_sum(sum_lanes, 0, sum_)
     sum_ = tl.sum(tl.where(t_lanes < CG * H * W, sum_lanes, 0.0), axis=0)
     # add(mean, sum, mean)

@@ -48,11 +48,7 @@ def power_iteration_phase_1_kernel(
         # mul(a, v, a)
         a = a * v[None, :]
         # add(part_lanes, a, part_lanes)
-        part_lanes = tl.where(
-            (tm_lanes[:, None] < N - i * TM) & (tn_lanes[None, :] < N - j * TN),
-            part_lanes + a,
-            part_lanes,
-        )
+        part_lanes = part_lanes + a
     # reduce_sum(part_lanes, 1, part)
     part = tl.sum(tl.where(tn_lanes[None, :] < N, part_lanes, 0.0), axis=1)
     # add(sum, part, sum)
