@@ -40,6 +40,10 @@ _BYTES_PER_THREAD, _ELEMENTS_PER_THREAD = 32, 8
 LARGEST_WARPS = 16
 #: The warps of a launch with products.
 _FEWEST, _MOST = 4, 8
+#: Elements of a product that at most two instructions of matrix units make, and the bytes that one
+#: warp loads of an operand's row then: further warps would only do the same again. (Measured with
+#: 16 rows, 8 columns and depths of 256 and 512 on an H200, docs/BENCHMARKS.md.)
+_SMALL, _BYTES_OF_ROW = 256, 512
 #: Stages of a loop with products; with more, no further latency is hidden.
 MOST_STAGES = 4
 #: Values of options that have been measured with products.
@@ -179,6 +183,7 @@ def product_options(plan: Plan, phase: PhasePlan) -> dict[str, int]:
     largest = max(map(partial(_accumulators, plan), walk.bodies(phase.body)), default=1)
     warps = min(max(largest // (ACCUMULATORS_PER_THREAD * THREADS_PER_WARP), _FEWEST), _MOST)
     values = sample_values(plan.sketch)
+    warps = min(warps, _warps_of_small(plan, phase, values))
     if crowding(plan, phase.body, values, warps) > crowding(plan, phase.body, values, _MOST):
         warps = _MOST
     shared = plan.hardware.facts["memory"]["shared"]["bytes"]
@@ -186,6 +191,18 @@ def product_options(plan: Plan, phase: PhasePlan) -> dict[str, int]:
     stages = min(max(shared // per_stage, 1), MOST_STAGES)
     stages = min(stages, _stages_that_fit(phase))
     return {"num_warps": warps, "num_stages": stages}
+
+
+def _warps_of_small(plan: Plan, phase: PhasePlan, values: Values) -> int:
+    """The warps of a launch all whose products are small ones of 16-bit numbers; else the most."""
+    most = 0
+    for product in filter(is_product, walk.statements(phase.body)):
+        left, to = plan.tiles[operands(product)[0]], plan.tiles[product.destination]
+        if left.tile.dtype.bytes != 2 or _lanes(*size_of(to), values) > _SMALL:
+            return _MOST
+        depth = left.extents[-2 if product.attributes.get("trans_a") else -1]
+        most = max(most, (depth.value or 0) * left.tile.dtype.bytes)
+    return min(max(most // _BYTES_OF_ROW, 1), _MOST) if most else _MOST
 
 
 def _accumulators(plan: Plan, body: tuple[ir.Statement, ...]) -> int:
