@@ -39,8 +39,8 @@ SETTINGS = {
     "decode-1": (1, 1, 2048),
     "decode-8": (8, 1, 2048),
 }
-#: Tile sizes of sketches for single rows on a target whose cost model does not choose yet: a warp has
-#: a row, and four times 16 bytes a lane of it on the way.
+#: Tile sizes of sketches for single rows on a target whose cost model does not choose yet: a warp
+#: has a row, and four times 16 bytes a lane of it on the way.
 CHOSEN = {"cuda_c": {"TN": 4, "TK": 2048}}
 VARIANTS = ("eager", "compile", "max-autotune", "triton_cuda", "cuda_c")
 ROUNDS, CALLS, WARM_UP = 12, 50, 20
