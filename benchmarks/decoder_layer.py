@@ -39,6 +39,9 @@ SETTINGS = {
     "decode-1": (1, 1, 2048),
     "decode-8": (8, 1, 2048),
 }
+#: Tile sizes of sketches for single rows on a target whose cost model does not choose yet: a warp
+#: has a row, and four times 16 bytes a lane of it on the way.
+CHOSEN = {"cuda_c": {"TN": 4, "TK": 2048}}
 VARIANTS = ("eager", "compile", "max-autotune", "triton_cuda", "cuda_c")
 ROUNDS, CALLS, WARM_UP = 12, 50, 20
 
@@ -48,15 +51,21 @@ def sketches_of(setting: str) -> dict[str, dict[str, int]]:
     batch, tokens, length = SETTINGS[setting]
     if tokens > 1:
         return {"swiglu": {"M": batch * tokens, "K": FEATURES, "N": INNER}}
-    group = HEADS // KEY_HEADS
+    group, form = HEADS // KEY_HEADS, form_of(batch)
     rows = {"M": batch, "K": FEATURES}
     heads = {"H": HEADS + 2 * KEY_HEADS, "HK": KEY_HEADS, "N": length, "HALF": DEPTH // 2}
     return {
-        "qkv_rope": rows | heads,
+        f"qkv_rope{form}": rows | heads,
         "decode_attention": {"B": batch, "HK": KEY_HEADS, "GROUP": group, "N": length, "D": DEPTH},
-        "add_linear": {"M": batch, "K": INNER, "N": FEATURES},
-        "gate_up": rows | {"N": INNER},
+        f"add_linear{form}": {"M": batch, "K": INNER, "N": FEATURES},
+        f"gate_up{form}": rows | {"N": INNER},
     }
+
+
+def form_of(batch: int) -> str:
+    """The end of the names of the sketches of products for so many rows: those for single rows have
+    lanes along the rows of the weights, the others use matrix units."""
+    return "_row" if batch == 1 else ""
 
 
 def build(folder: Path) -> int:
@@ -76,6 +85,9 @@ def build(folder: Path) -> int:
                 ]
                 command += ["--target", target, "--symbols", told]
                 command += ["--module", str(folder / setting / target)]
+                if name.endswith("_row"):
+                    for constant, value in CHOSEN.get(target, {}).items():
+                        command += ["--set", f"{constant}={value}"]
                 done = subprocess.run(
                     command, capture_output=True, text=True, check=False, env=os.environ
                 )
@@ -102,16 +114,19 @@ def by_kernels(
     batch, _, length = SETTINGS[setting]
     x, cos, sin, keys, values = given
     rows, half, group = x.view(batch, FEATURES), DEPTH // 2, HEADS // KEY_HEADS
+    qkv_rope, add_linear, gate_up = (
+        kernels[f"{name}{form_of(batch)}"] for name in ("qkv_rope", "add_linear", "gate_up")
+    )
     angles = (cos.expand(batch, half), sin.expand(batch, half))
     caches = tuple(each.view(batch, KEY_HEADS, length, 2, half) for each in (keys, values))
     weight = layer.qkv.view(-1, 2, half, FEATURES)
     told = {"place": length - 1, "eps": EPSILON}
-    *_, q = kernels["qkv_rope"](rows, layer.first, weight, *angles, *caches, **told)
+    *_, q = qkv_rope(rows, layer.first, weight, *angles, *caches, **told)
     q = q.view(batch, KEY_HEADS, group, DEPTH)
     y = kernels["decode_attention"](q, keys, values).view(batch, HEADS * DEPTH)
-    rows = kernels["add_linear"](y, layer.out, rows)
-    y = kernels["gate_up"](rows, layer.second, layer.gate_up, eps=EPSILON)
-    return kernels["add_linear"](y, layer.down, rows).view(batch, 1, FEATURES)
+    rows = add_linear(y, layer.out, rows)
+    y = gate_up(rows, layer.second, layer.gate_up, eps=EPSILON)
+    return add_linear(y, layer.down, rows).view(batch, 1, FEATURES)
 
 
 def layer(setting: str, kernels: dict[str, Callable[..., Any]]) -> Any:

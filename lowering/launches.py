@@ -2,13 +2,14 @@
 for the emitter and for the cost model.
 
 Element-wise programs get eight elements per thread (two 16-byte accesses of f32: enough bytes in
-flight for the memory's latency), two where lanes step over elements; matrix products at most 64
-accumulator elements per thread.
+flight for the memory's latency), sixteen where a loop streams elements of 16 bits, two where lanes
+step over elements; matrix products at most 64 accumulator elements per thread.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
@@ -37,8 +38,9 @@ FEWEST_ASYNC_STAGES = 2
 #: Rows of blocks that run together in the grouped order of a matrix product.
 GROUP = 8
 ACCUMULATORS_PER_THREAD = 64
-ELEMENTS_PER_WARP = 8 * THREADS_PER_WARP
-LEAPING_PER_WARP = 2 * THREADS_PER_WARP
+#: Bytes that a thread loads of a tile, and its elements at least; those of one whose neighbouring
+#: lanes step over elements.
+_BYTES_PER_THREAD, _ELEMENTS_PER_THREAD, _LEAPING_PER_THREAD = 32, 8, 2
 LARGEST_WARPS = 16
 #: Tiles of a known extent with so many lanes, which are rows that a program keeps, have twice as
 #: many warps: with fewer, a thread's registers would not hold its share twice.
@@ -50,6 +52,10 @@ _WIDE_ACROSS, _ACROSS_PER_WARP, _FEWEST_ACROSS = 1 << 12, 32 * THREADS_PER_WARP,
 _COMBINED_PER_WARP, _FEWEST_COMBINED = 16 * THREADS_PER_WARP, 8
 #: The warps of a launch with products.
 _FEWEST, _MOST = 4, 8
+#: Elements of a product that at most two instructions of matrix units make, and the bytes that one
+#: warp loads of an operand's row then: further warps would only do the same again. (Measured with
+#: 16 rows, 8 columns and depths of 256 and 512 on an H200, docs/BENCHMARKS.md.)
+_SMALL, _BYTES_OF_ROW = 256, 512
 #: Stages of a loop with products; with more, no further latency is hidden.
 MOST_STAGES = 4
 #: Values of options that have been measured with products.
@@ -68,7 +74,8 @@ def warps_of(plan: Plan, phase: PhasePlan, values: Values) -> int | None:
     elements, extents = widest_tile(plan, phase)
     if not extents:
         return known_warps(plan, phase)
-    return element_wise_warps(_lanes(elements, extents, values), lanes_per_warp(phase))
+    lanes = _lanes(elements, extents, values)
+    return element_wise_warps(lanes, elements_per_warp(plan, phase))
 
 
 def stages_at(plan: Plan, phase: PhasePlan, loop: ir.For) -> int | None:
@@ -139,18 +146,28 @@ def runs_in_groups(phase: PhasePlan) -> bool:
     return len(phase.grid) >= 2 and has_product(phase.body)
 
 
-def element_wise_warps(lanes: int, each: int = ELEMENTS_PER_WARP) -> int:
-    """The warps for tiles of so many lanes, without a product, of `each` for a warp."""
-    return min(max(lanes // each, 1), LARGEST_WARPS)
-
-
-def lanes_per_warp(phase: PhasePlan) -> int:
-    """The lanes of tiles that a warp of a launch without products works on: few where lanes step
-    over elements, for a thread's lanes are neighbours, and those of a warp then lie far apart."""
+def elements_per_warp(plan: Plan, phase: PhasePlan) -> int:
+    """The elements of a tile that a warp has in a launch without a product: more of 16 bits, where
+    a loop streams them (measured for products of a matrix and a vector, docs/BENCHMARKS.md); few
+    where lanes step over elements, for a thread's lanes are neighbours, and those of a warp then
+    lie far apart."""
     bindings = {s.name: s.value for s in walk.statements(phase.body) if isinstance(s, ir.Bind)}
     loads = (s for s in walk.statements(phase.body) if isinstance(s, ir.Load))
     ends = (load.access.subscripts[-1] for load in loads if load.access.subscripts)
-    return LEAPING_PER_WARP if any(_leaps(each, bindings) for each in ends) else ELEMENTS_PER_WARP
+    if any(_leaps(each, bindings) for each in ends):
+        return _LEAPING_PER_THREAD * THREADS_PER_WARP
+    loops = (each for each in walk.statements(phase.body) if isinstance(each, ir.For))
+    read = {s.access.tensor for loop in loops for s in loop.body if isinstance(s, ir.Load)}
+    bases = {view.name: view.base for view in plan.sketch.views}
+    streamed = {bases.get(name, name) for name in read}
+    sizes = [tensor.dtype.bytes for tensor in plan.sketch.tensors if tensor.name in streamed]
+    widest = max(sizes, default=_BYTES_PER_THREAD)
+    return max(_BYTES_PER_THREAD // max(widest, 2), _ELEMENTS_PER_THREAD) * THREADS_PER_WARP
+
+
+def element_wise_warps(lanes: int, of_warp: int) -> int:
+    """The warps for tiles of so many lanes, without a product, `of_warp` elements for each."""
+    return min(max(lanes // of_warp, 1), LARGEST_WARPS)
 
 
 def _leaps(subscript: ir.Subscript, bindings: Mapping[str, ir.Expr]) -> bool:
@@ -176,7 +193,7 @@ def known_warps(plan: Plan, phase: PhasePlan) -> int:
     lanes, _ = widest_tile(plan, phase)
     if lanes >= _WIDEST:
         return _WIDEST_WARPS
-    warps = element_wise_warps(lanes, lanes_per_warp(phase))
+    warps = element_wise_warps(lanes, elements_per_warp(plan, phase))
     combined = [s for s in walk.statements(phase.body) if _combines(s)]
     across = any(_is_across_rows(plan, statement) for statement in combined)
     if across and lanes >= _WIDE_ACROSS:
@@ -241,16 +258,15 @@ def _lanes(elements: int, extents: list[PhysicalExtent], values: Values) -> int:
 
 def product_options(plan: Plan, phase: PhasePlan) -> dict[str, int]:
     """`num_warps` and `num_stages` of a launch with products."""
-    largest, per_stage = 1, 1
-    for statement in walk.statements(phase.body):
-        if not is_product(statement):
-            continue
-        largest = max(largest, size_of(plan.tiles[statement.destination])[0])
+    per_stage = 1
+    for statement in filter(is_product, walk.statements(phase.body)):
         tiles = [plan.tiles[name] for name in operands(statement)]
         stage = sum(size_of(tile)[0] * tile.tile.dtype.bytes for tile in tiles)
         per_stage = max(per_stage, stage)
+    largest = max(map(partial(_accumulators, plan), walk.bodies(phase.body)), default=1)
     warps = min(max(largest // (ACCUMULATORS_PER_THREAD * THREADS_PER_WARP), _FEWEST), _MOST)
     values = sample_values(plan.sketch)
+    warps = min(warps, _warps_of_small(plan, phase, values))
     if crowding(plan, phase.body, values, warps) > crowding(plan, phase.body, values, _MOST):
         warps = _MOST
     shared = plan.hardware.facts["memory"]["shared"]["bytes"]
@@ -258,6 +274,27 @@ def product_options(plan: Plan, phase: PhasePlan) -> dict[str, int]:
     stages = min(max(shared // per_stage, 1), MOST_STAGES)
     stages = min(stages, _stages_that_fit(phase))
     return {"num_warps": warps, "num_stages": stages}
+
+
+def _warps_of_small(plan: Plan, phase: PhasePlan, values: Values) -> int:
+    """The warps of a launch all whose products are small ones of 16-bit numbers; else the most."""
+    most = 0
+    for product in filter(is_product, walk.statements(phase.body)):
+        left, to = plan.tiles[operands(product)[0]], plan.tiles[product.destination]
+        if left.tile.dtype.bytes != 2 or _lanes(*size_of(to), values) > _SMALL:
+            return _MOST
+        depth = left.extents[-2 if product.attributes.get("trans_a") else -1]
+        most = max(most, (depth.value or 0) * left.tile.dtype.bytes)
+    return min(max(most // _BYTES_OF_ROW, 1), _MOST) if most else _MOST
+
+
+def _accumulators(plan: Plan, body: tuple[ir.Statement, ...]) -> int:
+    """The sums that the products of one body hold at once, and at least those of the largest one: a
+    power of two where no extent is a bucket."""
+    held = {s.destination: size_of(plan.tiles[s.destination])[0] for s in filter(is_product, body)}
+    adding = {s.destination for s in filter(is_product, body) if OPS[s.operation].accumulates}
+    together = sum(held[name] for name in adding)
+    return max(1 << max(together - 1, 0).bit_length(), *held.values(), 1)
 
 
 def stages_fit(plan: Plan, phase: PhasePlan) -> bool:

@@ -273,8 +273,10 @@ class Plan:
     `fills` maps `(phase, position)` to the value that a masked Load puts into its void lanes
     (`other=` in Triton); `position` counts the statements of the phase body in the order of
     `ir.walk`. `neutral` maps the positions of cross-lane Computes to the operand indices whose void
-    lanes are already the operation's identity (LOWERING 4): no select needed there. `options` are
-    the values of `Capabilities.launch_options` that were asked for, of all launches.
+    lanes are already the operation's identity (LOWERING 4), and those of masked additions to the
+    operand that is the destination, where the others are zero on lanes that must not change: no
+    select needed there. `options` are the values of `Capabilities.launch_options` that were asked
+    for, of all launches.
     """
 
     sketch: ir.Sketch

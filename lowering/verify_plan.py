@@ -214,7 +214,8 @@ def _neutral(plan: Plan) -> Iterator[str]:
     known = {
         place: set(range(len(statement.operands)))
         for place, statement in plan.positions
-        if isinstance(statement, ir.Compute) and OPS[statement.operation].identity is not None
+        if isinstance(statement, ir.Compute)
+        and (OPS[statement.operation].identity is not None or statement.masked)
     }
     for place, operands in plan.neutral.items():
         if place not in known or not operands <= known[place]:

@@ -162,7 +162,7 @@ def _designed(traces: Traces, stage: str, doubles: bool, planes: bool) -> Iterat
         yield _text(phases)
         return
     most = {name: group.most for name, group in named}
-    written = written_phases(phases, Doubles(doubles, most), Kept(planes, most))
+    written = written_phases(phases, Doubles(doubles, most), Kept(planes, most), sizes)
     sketch = write_sketch(phases, name, written)
     program = write_program(phases, name, written, sketch) if stage == "program" else None
     if program is not None:

@@ -22,7 +22,9 @@ from sketchc.agents.autosketch.templates.kept import Kept
 from sketchc.agents.autosketch.templates.writer import PhaseWriter
 from sketchc.agents.autosketch.windows import leaps
 from sketchc.base.diagnostics import InternalError, Source
+from sketchc.ir.evaluate import evaluate
 from sketchc.ir.show import show
+from sketchc.ir.walk import names
 from sketchc.parsing.formatter import format_file
 from sketchc.parsing.parser import parse
 
@@ -41,6 +43,15 @@ _SIZES = {
     "TW": "[32, 64]",
 }
 
+#: Where the task's own product has few rows or columns, and is bound by memory: programs need fewer
+#: rows of the other operand, of which each reads more at once.
+_FEW = 16
+_SIZES_OF_FEW = {
+    "TM": "[16, 32, 64, 128]",
+    "TN": "[16, 32, 64, 128]",
+    "TK": "[16, 32, 64, 128, 256, 512]",
+}
+
 #: Where places are data: each point of the tuning space is proved, and that takes long there.
 _FEWER_SIZES = {"TM": "[32, 64]", "TN": "[32, 64]", "TK": "[16, 32]"}
 
@@ -55,21 +66,36 @@ _FEWER_LANES = {"T": "[256]"}
 @attrs.frozen
 class Written:
     """A phase as lines of a sketch, without the sketch around them; `sizes` are its tile sizes that
-    are tuned, and `blocks` those that are as long as rows, with their extents."""
+    are tuned, and `blocks` those that are as long as rows, with their extents. `few`: it is a
+    product of few rows or columns at the sizes of the task."""
 
     phase: Phase
     lines: tuple[str, ...]
     sizes: frozenset[str]
     blocks: Mapping[str, int]
+    few: bool
 
 
-def written_phases(phases: Phases, doubles: Doubles, kept: Kept) -> list[Written]:
-    """The phases as text, in order."""
-    writers = [PhaseWriter(phases, phase, doubles, kept) for phase in phases.phases]
-    return [
-        Written(w.phase, tuple(w.lines()), frozenset(w.sizes), w.blocks(kept.extents))
-        for w in writers
-    ]
+def written_phases(
+    phases: Phases, doubles: Doubles, kept: Kept, sizes: Mapping[str, int]
+) -> list[Written]:
+    """The phases as text, in order; `sizes` of symbols are the task's own."""
+    found = []
+    for phase in phases.phases:
+        writer = PhaseWriter(phases, phase, doubles, kept)
+        lines, few = tuple(writer.lines()), _is_thin(phase, sizes)
+        blocks = writer.blocks(kept.extents)
+        found.append(Written(phase, lines, frozenset(writer.sizes), blocks, few))
+    return found
+
+
+def _is_thin(phase: Phase, sizes: Mapping[str, int]) -> bool:
+    """Whether a phase is a product of few rows, or of few columns, at these sizes."""
+    fold = phase.fold
+    if not isinstance(fold, Product) or any(fold.digits.values()):
+        return False
+    extents = (axis.extent for group in (fold.down, fold.across) for axis in group)
+    return any(names(each) <= sizes.keys() and evaluate(each, sizes) <= _FEW for each in extents)
 
 
 def tile_sizes(written: Sequence[Written]) -> str:
@@ -87,6 +113,8 @@ def tile_sizes(written: Sequence[Written]) -> str:
         tuned = tuned | {size: f"[{value}]" for size, value in fixed.items()}
     elif any(isinstance(fold, Product) and fold.digits for fold in folds):
         tuned = tuned | _FEWER_TERMS
+    elif any(each.few for each in written):
+        tuned = tuned | _SIZES_OF_FEW
     own = [f"{size} in {tuned[size]}" for size in sizes]
     blocks = {name: extent for each in written for name, extent in each.blocks.items()}
     listed = ", ".join([*own, *(f"{name} in [{extent}]" for name, extent in blocks.items())])

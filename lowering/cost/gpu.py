@@ -109,7 +109,7 @@ def seconds(
         # Where warps are known, what no matrix unit does counts among their instructions.
         if kind in peaks and not (work.warps is not None and kind.startswith("ieee")):
             peak = peaks[kind] * _efficiency(work, kind)
-            found[f"arithmetic ({kind})"] = idle * number / peak
+            found[f"arithmetic ({kind})"] = idle * number * _padding(work, kind) / peak
     found = {part: taken * work.times for part, taken in found.items()}
     found[LAUNCHES] = _LAUNCH * work.times
     return found
@@ -141,6 +141,14 @@ def _efficiency(work: LaunchWork, kind: str) -> float:
         return 0.85
     side = min(sides)
     return side / (side + _HALF_SIDE)
+
+
+def _padding(work: LaunchWork, kind: str) -> float:
+    """What matrix units multiply for each multiply-add of a kind: whole blocks."""
+    products = [(node, times) for node, times in work.operations() if node.kind == kind]
+    wanted = sum(times * node.lanes * max(node.depth, 1.0) for node, times in products)
+    done = sum(times * node.lanes * max(node.depth, 1.0) * node.padded for node, times in products)
+    return done / wanted if wanted and work.warps is not None else 1.0
 
 
 def _side(product: Operation) -> float:

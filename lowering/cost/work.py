@@ -59,7 +59,8 @@ class Operation:
     lanes; `depth` multiply-adds for each lane of a matrix product, whose other two sides are
     `rows` and `run`. `kind` is its precision class ("integer" for others). `alone`: its result
     takes memory, so that it is a loop nest of its own. `transposed`: a matrix product that reads an
-    operand across its rows."""
+    operand across its rows; `padded`: what it multiplies of a whole block for each multiply-add of
+    valid lanes."""
 
     name: str
     dtype: DType
@@ -70,6 +71,7 @@ class Operation:
     depth: float = 0.0
     alone: bool = False
     transposed: bool = False
+    padded: float = 1.0
 
 
 @attrs.frozen
@@ -411,4 +413,12 @@ class _Counter:
             *(statement.operation, statement.dtype, kind, *sides),
             alone=alone,
             transposed=turned,
+            padded=self._block(statement) / (lanes * depth) if lanes * depth else 1.0,
         )
+
+    def _block(self, product: ir.Compute) -> float:
+        """The multiply-adds of a matrix product's whole block, void lanes included."""
+        left = product.operands[0]
+        assert isinstance(left, ir.TileOperand)
+        depth = self._extents(left.tile)[-2 if product.attributes.get("trans_a") else -1]
+        return depth * math.prod(self._extents(product.destination))

@@ -21,6 +21,7 @@ from sketchc.lowering.c_source.abi import actual_extents, scalars
 from sketchc.lowering.c_source.expressions import entry_name, identifier
 from sketchc.lowering.c_source.host import HostPrinter, constant_lines
 from sketchc.lowering.c_source.printer import INDENT, Printer
+from sketchc.lowering.cuda_c.apart import apart
 from sketchc.lowering.cuda_c.copies import with_copies
 from sketchc.lowering.cuda_c.kernel import EXCHANGE_BYTES, KernelPrinter
 from sketchc.lowering.cuda_c.library.texts import LIBRARY
@@ -176,9 +177,10 @@ class _Host(HostPrinter):
         return name
 
     def _launch(self, launch: nodes.Launch) -> None:
-        sums = sums_of(launch.program, shared_memory(self.sketch))
+        owners = shared_memory(self.sketch)
+        sums = sums_of(apart(launch.program, owners), owners)
         memory = self._placed(sums.program)
-        written = written_by(launch.program, shared_memory(self.sketch))
+        written = written_by(launch.program, owners)
         operands = mapped(sums.program, memory.products, literals(self.sketch), written)
         maps = self._maps(operands.values())
         printer = self._kernel(launch, sums, memory, operands, maps)

@@ -97,11 +97,17 @@ class ChooseConstants:
         sketch, _ = infer_domains(plan.sketch)  # which lanes are valid counts, too
         mapped = MapGrid().run(attrs.evolve(plan, sketch=sketch))
         options = open_options(mapped, self.free_options)
-        domains = _no_longer_than_axes(sketch, self.sizes or {}, domains)
+        longest = _axes(sketch, self.sizes or {}, domains)
+        free = {c.name for c in sketch.constants if not c.choices}
+        shorter = {name: _no_longer(domains[name], longest[name]) for name in longest}
+        domains = domains | {name: shorter[name] for name in shorter if name in free}
         start = {name: min(value, domains[name][-1]) for name, value in start.items()}
         walk_from = {**start, **(points[0] if points else {})}
         descent = Descent(mapped, self.sizes or {}, domains, options, points)
-        found = descent.from_point(walk_from)
+        # Step by step, a walk would not leave blocks that are longer than their axes: each step
+        # gains too little to be trusted.
+        short = {name: min(walk_from[name], max(shorter[name])) for name in shorter}
+        found = descent.from_points(walk_from, {**walk_from, **short})
         asked = {name: found.pop(name) for name in list(found) if name not in walk_from}
         return plan, found, asked
 
@@ -150,29 +156,25 @@ def _domains(plan: Plan, names: list[str]) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def _no_longer_than_axes(
+def _axes(
     sketch: ir.Sketch, sizes: Mapping[str, int], domains: Mapping[str, tuple[int, ...]]
-) -> dict[str, tuple[int, ...]]:
-    """The candidates, where the sketch gives no set, without blocks that are twice as long as all
-    that they divide: such a block has the programs and the valid lanes of a shorter one. (Step by
-    step, the walk would not get there: each step gains too little to be trusted.)"""
-    free = {c.name for c in sketch.constants if not c.choices} & domains.keys()
-    if not free:
-        return dict(domains)
+) -> dict[str, int]:
+    """The longest axis that blocks of each constant in `domains` divide, where there is any."""
     values = sized_values(sketch, sizes)
     longest: dict[str, int] = {}
     for loop in walk.in_phases(sketch.phases):
         match loop:
             case ir.For(stop=ir.Binary("cdiv", extent, ir.Ref(name))) if (
-                name in free and {each.name for each in walk.references(extent)} <= values.keys()
+                name in domains and {each.name for each in walk.references(extent)} <= values.keys()
             ):
                 longest[name] = max(longest.get(name, 1), int(evaluate(extent, values)))
-    return {
-        name: tuple(
-            value for value in domain if value < 2 * longest.get(name, value) or value == domain[0]
-        )
-        for name, domain in domains.items()
-    }
+    return longest
+
+
+def _no_longer(domain: tuple[int, ...], longest: int) -> tuple[int, ...]:
+    """The candidates without blocks that are twice as long as all that they divide, but for the
+    shortest: such a block has the programs and the valid lanes of a shorter one."""
+    return tuple(value for value in domain if value < 2 * longest or value == min(domain))
 
 
 def _plan_cost(plan: Plan) -> float:

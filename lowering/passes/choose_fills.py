@@ -21,8 +21,10 @@ class ChooseFills:
     already put the identity into the void lanes, the select is waste.
     Requires: phases mapped, domains inferred. Ensures: an operand is listed as neutral only if
     dataflow within one iteration proves each of its void lanes, padding included, to hold the
-    operation's identity; values that flow around a loop or out of a branch count as unknown. The
-    fill of a load with a constant `pad=` is that constant.
+    operation's identity; values that flow around a loop or out of a branch count as unknown. Of an
+    addition to a tile some lanes of which keep their values, the operand that is this tile is
+    listed where the others are zero on these lanes, so that adding them changes nothing. The fill
+    of a load with a constant `pad=` is that constant.
     """
 
     def run(self, plan: Plan) -> Plan:
@@ -60,6 +62,20 @@ def _wanted(after: list[ir.Statement], load: ir.Load, dtype: DType) -> Value:
     return identity_value("zero", dtype)
 
 
+@attrs.frozen
+class _Void:
+    """What lanes of a tile hold that are void along one of `axes` at least; `domain` says which."""
+
+    value: Value
+    domain: ir.Domain
+    axes: frozenset[int]
+
+    @property
+    def whole(self) -> bool:
+        """Whether these are all void lanes."""
+        return len(self.axes) == len(self.domain)
+
+
 @attrs.define
 class _Flow:
     """The known value of each tile's void lanes, found statement by statement."""
@@ -70,9 +86,7 @@ class _Flow:
     neutral: dict[tuple[int, int], frozenset[int]]
     position: int = 0
 
-    def visit(
-        self, body: tuple[ir.Statement, ...], known: dict[str, tuple[Value, ir.Domain]]
-    ) -> None:
+    def visit(self, body: tuple[ir.Statement, ...], known: dict[str, _Void]) -> None:
         for statement in body:
             here = self.position
             self.position += 1
@@ -82,7 +96,8 @@ class _Flow:
                     if moving or self.sketch.tile(tile).initial is not None:
                         known.pop(tile, None)  # in an `init=` tile void lanes keep what they held
                     else:
-                        known[tile] = (self.fills[self.phase, here], domain)
+                        axes = frozenset(range(len(domain)))
+                        known[tile] = _Void(self.fills[self.phase, here], domain, axes)
                 case ir.Compute():
                     self._compute(statement, here, known)
                 case ir.For(body=inner):
@@ -99,36 +114,81 @@ class _Flow:
                 case _:
                     assert_never(statement)
 
-    def _compute(
-        self, statement: ir.Compute, here: int, known: dict[str, tuple[Value, ir.Domain]]
-    ) -> None:
+    def _compute(self, statement: ir.Compute, here: int, known: dict[str, _Void]) -> None:
         row = OPS[statement.operation]
-        operands = [o for o in statement.operands if isinstance(o, ir.TileOperand)]
         if row.identity is not None:
             found = set()
             for index, operand in enumerate(statement.operands):
-                if not isinstance(operand, ir.TileOperand) or operand.tile not in known:
+                void = known.get(operand.tile) if isinstance(operand, ir.TileOperand) else None
+                if void is None or not void.whole:
                     continue
+                assert isinstance(operand, ir.TileOperand)
                 dtype = self.sketch.tile(operand.tile).dtype
-                if known[operand.tile][0] == identity_value(row.identity, dtype):
+                if void.value == identity_value(row.identity, dtype):
                     found.add(index)
             self.neutral[self.phase, here] = frozenset(found)
-        keeps = (
+        if statement.masked and Fact.ADDS in row.facts:
+            self.neutral[self.phase, here] = self._unchanged(statement, known)
+        axes = frozenset[int]()
+        if (
             row.category is Category.ELEMENTWISE
             and Fact.ZERO_OF_ZERO in row.facts
             and not statement.masked
-            and len(operands) == len(statement.operands)
-            and all(known.get(o.tile, (None,))[0] == 0 for o in operands)
-            and len({o.domain for o in operands}) == 1
-            and len({self.sketch.tile(o.tile).extents for o in operands}) == 1
-            and self.sketch.tile(statement.destination).extents
-            == self.sketch.tile(operands[0].tile).extents
-        )
-        if keeps:
-            known[statement.destination] = (0, statement.domain)
-        else:
-            for name in statement.destinations:
-                known.pop(name, None)
+            and statement.domain
+        ):
+            every = range(len(statement.domain))
+            operands = statement.operands
+            axes = frozenset(a for a in every if self._zero(a, statement, operands, known))
+        for name in statement.destinations:
+            known.pop(name, None)
+        if axes:
+            known[statement.destination] = _Void(0, statement.domain, axes)
+
+    def _zero(
+        self,
+        axis: int,
+        statement: ir.Compute,
+        operands: tuple[ir.Operand, ...],
+        known: dict[str, _Void],
+    ) -> bool:
+        """Whether all `operands` are zero on lanes of the destination that are void on an axis,
+        which is also theirs."""
+        to = self.sketch.tile(statement.destination).extents
+        wanted = (statement.written if statement.masked else statement.domain)[axis]
+        for operand in operands:
+            if not isinstance(operand, ir.TileOperand):
+                return False
+            tile, void = self.sketch.tile(operand.tile), known.get(operand.tile)
+            own = walk.laid_out(enumerate(tile.extents), operand.layout, (-1, ir.Literal(1)))
+            place = axis - len(to) + len(own)
+            if void is None or void.value != 0 or place < 0:
+                return False
+            number, extent = own[place]
+            if number not in void.axes or extent != to[axis] or void.domain[number] != wanted:
+                return False
+        return True
+
+    def _unchanged(self, statement: ir.Compute, known: dict[str, _Void]) -> frozenset[int]:
+        """The operand of a masked addition that is its destination, where all others are zero on
+        the lanes of the tile that it must not change."""
+        tile = self.sketch.tile(statement.destination)
+        last = len(statement.operands) - 1
+        places = [
+            place
+            for place, operand in enumerate(statement.operands)
+            if isinstance(operand, ir.TileOperand)
+            and operand.tile == tile.name
+            and operand.layout is None
+            and (place == last or Fact.SCALES not in OPS[statement.operation].facts)
+        ]
+        if len(places) != 1 or not tile.dtype.is_float or statement.dtype is not tile.dtype:
+            return frozenset()
+        others = tuple(o for place, o in enumerate(statement.operands) if place != places[0])
+        for axis, written in enumerate(statement.written):
+            lasting = tile.domain[axis] if tile.domain else ir.FULL
+            if written != lasting and not self._zero(axis, statement, others, known):
+                return frozenset()
+        return frozenset(places)
 
 
 def _written(body: tuple[ir.Statement, ...]) -> set[str]:

@@ -66,6 +66,14 @@ class Descent:
         self._placed: dict[tuple[int, ...], tuple[Plan, dict[str, Scalar], float]] = {}
         self._works: dict[tuple[int, ...], tuple[LaunchWork, ...]] = {}
 
+    def from_points(self, *choices: Choice) -> Choice:
+        """The cheapest choice at which a walk from one of `choices` ends; the first of several."""
+
+        def cost(found: Choice) -> tuple[float, float]:
+            return self._cost({name: found.get(name, 0) for name in (*choices[0], *self._options)})
+
+        return min(map(self.from_point, choices), key=cost)
+
     def from_point(self, choice: Choice) -> Choice:
         """The choice that the walk from `choice` ends at: constants, and the options that differ
         from what their rules say."""

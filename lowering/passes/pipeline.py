@@ -44,6 +44,7 @@ class Stage(enum.Enum):
 PASSES: tuple[Stage | str, ...] = (
     Stage.ELABORATED,
     "sketchc.lowering.passes.strip_mine:StripMine",
+    "sketchc.lowering.passes.hold_lanes:HoldLanes",
     Stage.BOUND,
     "sketchc.lowering.passes.choose_constants:ChooseConstants",
     Stage.PROVED,

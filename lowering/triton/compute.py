@@ -322,17 +322,20 @@ def compute(statement: ir.Compute, neutral: frozenset[int], scope: Scope) -> lis
         case _:
             values = [_elementwise(statement, scope)]
     written = [
-        (scope.names[name], _written(value, name, statement, scope))
+        (scope.names[name], _written(value, name, statement, neutral, scope))
         for name, value in zip(statement.destinations, values, strict=True)
     ]
     return [*before, *written]
 
 
-def _written(value: Value, destination: str, statement: ir.Compute, scope: Scope) -> Code:
+def _written(
+    value: Value, destination: str, statement: ir.Compute, neutral: frozenset[int], scope: Scope
+) -> Code:
     """The destination's new version: `value` in its type and shape, on the lanes written."""
     tile = scope.tile(destination)
     code = fit(value, tile.dtype, scope.shape(tile.name))
-    if not statement.masked:
+    adds = Fact.ADDS in OPS[statement.operation].facts
+    if not statement.masked or (adds and neutral):  # others are zero where the tile stays as it is
         return code
     mask = conjunction(conditions(statement.written, tile.name, scope))
     return chosen(mask, code, scope.names[tile.name])

@@ -40,6 +40,7 @@ class Dialect:
     block, and no mask of a scalar load; all other accesses need addresses that are inside the
     tensor on every lane. `byte_bools`: `tl.load` gives bools as bytes. `float_extrema`:
     `tl.atomic_max` and `tl.atomic_min` of floats compare their bits, as Triton's own do.
+    `pads_products`: `tl.dot` pads few rows and columns itself.
     `approximates`: f32 uses the chip's own instructions. `tl.sqrt`, `tl.rsqrt`, `tl.floor` and
     `tl.ceil` treat numbers below the smallest normal one as zero, a quotient may be 2 ulp off, and
     `tl.exp` is off by as many ulp as its argument is large.
@@ -55,6 +56,7 @@ class Dialect:
     byte_bools: bool = False
     float_extrema: bool = True
     gathers_words: bool = False
+    pads_products: bool = True
     approximates: bool = False
 
 
@@ -72,6 +74,7 @@ DIALECTS = {
         byte_bools=True,
         float_extrema=False,
         gathers_words=True,
+        pads_products=False,
     ),
 }
 

@@ -9,7 +9,7 @@ import attrs
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.lowering.kernel import Kernel
-from sketchc.lowering.plan import PhasePlan, Plan, has_product
+from sketchc.lowering.plan import PhasePlan, Plan
 from sketchc.lowering.precedence import PYTHON
 from sketchc.lowering.python_host.expressions import Names
 from sketchc.lowering.python_host.library import definitions, part_of
@@ -19,6 +19,7 @@ from sketchc.lowering.triton.alike import Call, write_once
 from sketchc.lowering.triton.dialect import DIALECTS, RESERVED, Dialect
 from sketchc.lowering.triton.kernel import KernelText, emit_phase
 from sketchc.lowering.triton.memory import needs_canonical_nan
+from sketchc.lowering.triton.products import least_of
 
 
 @attrs.define(kw_only=True)
@@ -39,10 +40,7 @@ class TritonWrapper(Wrapper):
         self.lines.append("")
         for name, value in kernel.scope.buckets.items():
             power = PYTHON.call("triton.next_power_of_2", self.expression(value))
-            least = 1
-            if has_product(phase.body):
-                # High enough for the depth of every matrix product.
-                least = max(self.plan.capabilities.matrix_minimum.values(), default=1)
+            least = least_of(name, phase, self.plan, self.dialect)
             self.line(f"{self.names[name]} = max({power}, {least})")
             self.refuse_wide(value)
         for name in kernel.in_memory:

@@ -6,7 +6,8 @@ from __future__ import annotations
 from sketchc.base.diagnostics import InternalError
 from sketchc.base.types import DType, promote
 from sketchc.ir import nodes as ir
-from sketchc.lowering.plan import Plan
+from sketchc.ir import walk
+from sketchc.lowering.plan import PhasePlan, Plan, is_product
 from sketchc.lowering.precisions import SPLIT, multiplied_in
 from sketchc.lowering.triton.dialect import Dialect, carrier
 
@@ -39,6 +40,21 @@ def dot_precision(plan: Plan, product: ir.Compute) -> str:
     taken = multiplied_in(plan, product.attributes.get("precision"))
     whole = taken == SPLIT and factors(product, plan.sketch)[1] is not DType.F32
     return "ieee" if whole else taken
+
+
+def least_of(bucket: str, phase: PhasePlan, plan: Plan, dialect: Dialect) -> int:
+    """The least value of a bucket in a launch: high enough for the depth of each matrix product,
+    and for its rows and columns where the target does not pad them."""
+    minimum = max(plan.capabilities.matrix_minimum.values(), default=1)
+    for statement in filter(is_product, walk.statements(phase.body)):
+        if not dialect.pads_products:
+            return minimum
+        turned = [bool(statement.attributes.get(name)) for name in ("trans_a", "trans_b")]
+        axes = (-2 if turned[0] else -1, -1 if turned[1] else -2)
+        for operand, axis in zip(statement.operands, axes, strict=True):
+            if plan.tiles[tile_name(operand)].extents[axis].name == bucket:
+                return minimum
+    return 1
 
 
 def dot_refusal(plan: Plan, product: ir.Compute) -> str:

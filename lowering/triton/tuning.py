@@ -9,8 +9,8 @@ from sketchc.ir.evaluate import known_value
 from sketchc.lowering.launches import (
     LARGEST_WARPS,
     contains_product,
+    elements_per_warp,
     known_warps,
-    lanes_per_warp,
     product_options,
     widest_tile,
 )
@@ -76,7 +76,7 @@ def _element_wise_warps(plan: Plan, phase: PhasePlan, names: Names) -> str:
     elements, extents = widest_tile(plan, phase)
     if not extents:
         return str(known_warps(plan, phase))
-    each = lanes_per_warp(phase)
     factors = [names[extent.name] for extent in extents]
     lanes = " * ".join([str(elements), *factors] if elements > 1 else factors)
-    return f"min(max({lanes} // {each}, 1), {LARGEST_WARPS})"
+    of_warp = elements_per_warp(plan, phase)
+    return f"min(max({lanes} // {of_warp}, 1), {LARGEST_WARPS})"

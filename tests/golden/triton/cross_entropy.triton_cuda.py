@@ -85,14 +85,18 @@ def cross_entropy_phase_2_kernel(
     t_lanes_ = tl.arange(0, T).to(INDEX)
     # total = alloc([1], f32, init=0.0)
     total = tl.full((), 0.0, tl.float32)
+    # part_lanes = alloc([T], f32, init=0.0)
+    part_lanes = tl.full((T,), 0.0, tl.float32)
     # for j in range(ceil(M, T)):
     for j_2 in range(tl.cdiv(M, T)):
         # load(ROWS[j*T:(j+1)*T] -> rows)
         rows = tl.load(ROWS_ptr + j_2 * T + t_lanes_, mask=t_lanes_ < M - j_2 * T, other=0.0)
-        # reduce_sum(rows, 0, part)
-        part = tl.sum(rows, axis=0)
-        # add(total, part, total)
-        total = total + part
+        # add(part_lanes, rows, part_lanes)
+        part_lanes = part_lanes + rows
+    # reduce_sum(part_lanes, 0, part)
+    part = tl.sum(tl.where(t_lanes_ < M, part_lanes, 0.0), axis=0)
+    # add(total, part, total)
+    total = total + part
     # div(total, M, total)
     total = tl.div_rn(total, tl.cast(M, tl.float32))
     # store(total -> LOSS[])

@@ -59,16 +59,20 @@ def cumsum_two_phase_phase_2_kernel(
     j_2 = program % blocks
     # before = alloc([1], f32, init=0.0)
     before = tl.full((), 0.0, tl.float32)
+    # sum_lanes = alloc([TB], f32, init=0.0)
+    sum_lanes = tl.full((TB,), 0.0, tl.float32)
     # for b in range(ceil(j, TB)):
     for b in range(tl.cdiv(j_2, TB)):
         # load(TOTALS[i, b*TB:min((b+1)*TB, j)] -> totals)
         totals = tl.load(
             TOTALS_ptr + (i_2 * blocks + b * TB) + tb_lanes, mask=tb_lanes < j_2 - b * TB, other=0.0
         )
-        # reduce_sum(totals, 0, sum)
-        sum_ = tl.sum(totals, axis=0)
-        # add(before, sum, before)
-        before = before + sum_
+        # add(sum_lanes, totals, sum_lanes)
+        sum_lanes = sum_lanes + totals
+    # reduce_sum(sum_lanes, 0, sum_)
+    sum_ = tl.sum(tl.where(tb_lanes < j_2, sum_lanes, 0.0), axis=0)
+    # add(before, sum, before)
+    before = before + sum_
     # load(X[i, j*T:(j+1)*T] -> x)
     x_2 = tl.load(X_ptr + (i_2 * N + j_2 * T) + t_lanes_, mask=t_lanes_ < N - j_2 * T, other=0.0)
     # cumsum(x, 0, y)

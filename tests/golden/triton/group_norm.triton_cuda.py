@@ -41,6 +41,8 @@ def group_norm_kernel(
     mean = tl.full((), 0.0, tl.float32)
     # variance = alloc([1], f32, init=0.0)
     variance = tl.full((), 0.0, tl.float32)
+    # sum_lanes = alloc([T], f32, init=0.0)
+    sum_lanes = tl.full((T,), 0.0, tl.float32)
     # for j in range(ceil(CG*H*W, T)):
     for j in range(-floor_quotient(-(CG * H * W), T)):
         # load(XR[n, g, j*T:(j+1)*T] -> x)
@@ -49,12 +51,16 @@ def group_norm_kernel(
             mask=t_lanes < CG * H * W - j * T,
             other=0.0,
         )
-        # reduce_sum(x, 0, sum)
-        sum_ = tl.sum(x, axis=0)
-        # add(mean, sum, mean)
-        mean = mean + sum_
+        # add(sum_lanes, x, sum_lanes)
+        sum_lanes = sum_lanes + x
+    # reduce_sum(sum_lanes, 0, sum_)
+    sum_ = tl.sum(tl.where(t_lanes < CG * H * W, sum_lanes, 0.0), axis=0)
+    # add(mean, sum, mean)
+    mean = mean + sum_
     # div(mean, CG*H*W, mean)
     mean = tl.div_rn(mean, tl.cast(CG * H * W, tl.float32))
+    # sum_lanes_2 = alloc([T], f32, init=0.0)
+    sum_lanes_2 = tl.full((T,), 0.0, tl.float32)
     # for j in range(ceil(CG*H*W, T)):
     for j_2 in range(-floor_quotient(-(CG * H * W), T)):
         # load(XR[n, g, j*T:(j+1)*T] -> x)
@@ -67,10 +73,12 @@ def group_norm_kernel(
         x_2 = x_2 - mean
         # mul(x, x, x)
         x_2 = x_2 * x_2
-        # reduce_sum(x, 0, sum)
-        sum__2 = tl.sum(tl.where(t_lanes < CG * H * W - j_2 * T, x_2, 0.0), axis=0)
-        # add(variance, sum, variance)
-        variance = variance + sum__2
+        # add(sum_lanes_2, x_2, sum_lanes_2)
+        sum_lanes_2 = tl.where(t_lanes < CG * H * W - j_2 * T, sum_lanes_2 + x_2, sum_lanes_2)
+    # reduce_sum(sum_lanes_2, 0, sum__2)
+    sum__2 = tl.sum(tl.where(t_lanes < CG * H * W, sum_lanes_2, 0.0), axis=0)
+    # add(variance, sum, variance)
+    variance = variance + sum__2
     # div(variance, CG*H*W, variance)
     variance = tl.div_rn(variance, tl.cast(CG * H * W, tl.float32))
     # add(variance, eps, variance)

@@ -29,16 +29,24 @@ def int8_dynamic_quantise_kernel(
     i = program
     # largest = alloc([1], f32, init=1e-12)
     largest = tl.full((), 1e-12, tl.float32)
+    # block_lanes = alloc([T], f32, init=float("-inf"))
+    block_lanes = tl.full((T,), float("-inf"), tl.float32)
     # for j in range(ceil(N, T)):
     for j in range(tl.cdiv(N, T)):
         # load(X[i, j*T:(j+1)*T] -> x)
         x = tl.load(X_ptr + (i * N + j * T) + t_lanes, mask=t_lanes < N - j * T, other=0.0)
         # abs(x, x)
         x = tl.abs(x)
-        # reduce_max(x, 0, block)
-        block = tl.reduce(tl.where(t_lanes < N - j * T, x, float("-inf")), 0, nan_maximum)
-        # max(largest, block, largest)
-        largest = tl.maximum(largest, block, propagate_nan=tl.PropagateNan.ALL)
+        # max(block_lanes, x, block_lanes)
+        block_lanes = tl.where(
+            t_lanes < N - j * T,
+            tl.maximum(block_lanes, x, propagate_nan=tl.PropagateNan.ALL),
+            block_lanes,
+        )
+    # reduce_max(block_lanes, 0, block)
+    block = tl.reduce(tl.where(t_lanes < N, block_lanes, float("-inf")), 0, nan_maximum)
+    # max(largest, block, largest)
+    largest = tl.maximum(largest, block, propagate_nan=tl.PropagateNan.ALL)
     # div(largest, 127, scale)
     scale = tl.div_rn(largest, 127.0)
     # store(scale -> SCALE[i])

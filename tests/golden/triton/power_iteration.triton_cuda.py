@@ -33,6 +33,8 @@ def power_iteration_phase_1_kernel(
     i = program
     # sum = alloc([TM], f32, init=0.0)
     sum_ = tl.full((TM,), 0.0, tl.float32)
+    # part_lanes = alloc([TM, TN], f32, init=0.0)
+    part_lanes = tl.full((TM, TN), 0.0, tl.float32)
     # for j in range(ceil(N, TN)):
     for j in range(tl.cdiv(N, TN)):
         # load(A[i*TM:(i+1)*TM, j*TN:(j+1)*TN] -> a)
@@ -45,10 +47,12 @@ def power_iteration_phase_1_kernel(
         v = tl.load(V_ptr + j * TN + tn_lanes, mask=tn_lanes < N - j * TN, other=0.0)
         # mul(a, v, a)
         a = a * v[None, :]
-        # reduce_sum(a, 1, part)
-        part = tl.sum(tl.where(tn_lanes[None, :] < N - j * TN, a, 0.0), axis=1)
-        # add(sum, part, sum)
-        sum_ = sum_ + part
+        # add(part_lanes, a, part_lanes)
+        part_lanes = part_lanes + a
+    # reduce_sum(part_lanes, 1, part)
+    part = tl.sum(tl.where(tn_lanes[None, :] < N, part_lanes, 0.0), axis=1)
+    # add(sum, part, sum)
+    sum_ = sum_ + part
     # store(sum -> PRODUCT[i*TM:(i+1)*TM])
     tl.store(PRODUCT_ptr + i * TM + tm_lanes, sum_, mask=tm_lanes < N - i * TM)
 
@@ -66,16 +70,24 @@ def power_iteration_phase_2_kernel(
     t_lanes = tl.arange(0, T).to(INDEX)
     # largest = alloc([1], f32, init=0.0)
     largest = tl.full((), 0.0, tl.float32)
+    # block_lanes = alloc([T], f32, init=float("-inf"))
+    block_lanes = tl.full((T,), float("-inf"), tl.float32)
     # for j in range(ceil(N, T)):
     for j_2 in range(tl.cdiv(N, T)):
         # load(PRODUCT[j*T:(j+1)*T] -> x)
         x = tl.load(PRODUCT_ptr + j_2 * T + t_lanes, mask=t_lanes < N - j_2 * T, other=0.0)
         # abs(x, x)
         x = tl.abs(x)
-        # reduce_max(x, 0, block)
-        block = tl.reduce(tl.where(t_lanes < N - j_2 * T, x, float("-inf")), 0, nan_maximum)
-        # max(largest, block, largest)
-        largest = tl.maximum(largest, block, propagate_nan=tl.PropagateNan.ALL)
+        # max(block_lanes, x, block_lanes)
+        block_lanes = tl.where(
+            t_lanes < N - j_2 * T,
+            tl.maximum(block_lanes, x, propagate_nan=tl.PropagateNan.ALL),
+            block_lanes,
+        )
+    # reduce_max(block_lanes, 0, block)
+    block = tl.reduce(tl.where(t_lanes < N, block_lanes, float("-inf")), 0, nan_maximum)
+    # max(largest, block, largest)
+    largest = tl.maximum(largest, block, propagate_nan=tl.PropagateNan.ALL)
     # max(largest, 1e-30, largest)
     largest = tl.maximum(largest, 1e-30, propagate_nan=tl.PropagateNan.ALL)
     # store(largest -> LARGEST[])

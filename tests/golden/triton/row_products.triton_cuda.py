@@ -37,18 +37,22 @@ def row_products_kernel(
     product_ = tl.full((TM,), 1.0, tl.float32)
     # infinite = alloc([TM], bool, init=False)
     infinite = tl.full((TM,), False, tl.int1)
+    # part_lanes = alloc([TM, TN], f32, init=1.0)
+    part_lanes = tl.full((TM, TN), 1.0, tl.float32)
     # for j in range(ceil(N, TN)):
     for j in range(tl.cdiv(N, TN)):
         # load(X[i*TM:(i+1)*TM, j*TN:(j+1)*TN] -> x)
         x = tl.load(
             X_ptr + (i * TM * N + j * TN) + tm_lanes[:, None] * N + tn_lanes[None, :],
             mask=(tm_lanes[:, None] < M - i * TM) & (tn_lanes[None, :] < N - j * TN),
-            other=1.0,
+            other=0.0,
         )
-        # reduce_prod(x, 1, part)
-        part = whole_product(x, 1, False)
-        # mul(product, part, product)
-        product_ = product_ * part
+        # mul(part_lanes, x, part_lanes)
+        part_lanes = tl.where(
+            (tm_lanes[:, None] < M - i * TM) & (tn_lanes[None, :] < N - j * TN),
+            part_lanes * x,
+            part_lanes,
+        )
         # isinf(x, marked)
         marked = tl.abs(x) == float("inf")
         # reduce_any(marked, 1, found)
@@ -57,6 +61,10 @@ def row_products_kernel(
         )
         # logical_or(infinite, found, infinite)
         infinite = infinite | found
+    # reduce_prod(part_lanes, 1, part)
+    part = whole_product(tl.where(tn_lanes[None, :] < N, part_lanes, 1.0), 1, False)
+    # mul(product, part, product)
+    product_ = product_ * part
     # store(product -> PRODUCT[i*TM:(i+1)*TM])
     tl.store(PRODUCT_ptr + i * TM + tm_lanes, product_, mask=tm_lanes < M - i * TM)
     # store(infinite -> INFINITE[i*TM:(i+1)*TM])

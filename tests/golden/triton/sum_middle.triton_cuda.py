@@ -42,9 +42,7 @@ def sum_middle_kernel(
             other=0.0,
         )
         # add(lanes, x, lanes)
-        lanes = tl.where(
-            (tm_lanes[:, None] < M - m * TM) & (tn_lanes[None, :] < N - j * TN), lanes + x, lanes
-        )
+        lanes = lanes + x
     # reduce_sum(lanes, 0, total)
     total = tl.sum(tl.where(tm_lanes[:, None] < M, lanes, 0.0), axis=0)
     # store(total -> Y[b, j*TN:(j+1)*TN])

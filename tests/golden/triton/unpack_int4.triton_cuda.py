@@ -106,7 +106,7 @@ def unpack_int4(
                 N,
                 T=T,
                 INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                num_warps=2,
+                num_warps=1,
             )
     if Y_dense is not Y:
         Y.copy_(Y_dense)

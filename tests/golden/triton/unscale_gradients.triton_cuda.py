@@ -122,7 +122,7 @@ def unscale_gradients(
                 TM=TM,
                 TN=TN,
                 INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                num_warps=8,
+                num_warps=4,
             )
     if Y_dense is not Y:
         Y.copy_(Y_dense)
