@@ -100,15 +100,20 @@ def planner_of(
 ) -> Planner:
     """The planner of an example, without the sets of its tile sizes: of `constants`, or of those
     that its case varies. `precision`: what its products of f32 ask for, if it is something else."""
-    text = (ROOT / "examples" / f"{name}.sketch").read_text()
-    if precision:
-        calls = re.compile(r"\b(gemm|matmul|dot)\(([^()]*?)(, precision=\"\w+\")?\)")
-        text = calls.sub(rf'\1(\2, precision="{precision}")', text)
+    text = with_precision((ROOT / "examples" / f"{name}.sketch").read_text(), precision)
     for constant in CASES[name][1] if constants is None else constants:
         text = re.sub(rf"\b{constant} in \[[^\]]*\]", constant, text)
     tree, _ = parse(Source(name, text))
     assert tree is not None
     return planner(tree.sketches[0], target)
+
+
+def with_precision(text: str, precision: str) -> str:
+    """The text of a sketch, whose products ask for `precision` where it is not ""."""
+    if not precision:
+        return text
+    calls = re.compile(r"\b(gemm|matmul|dot)\(([^()]*?)(, precision=\"\w+\")?\)")
+    return calls.sub(rf'\1(\2, precision="{precision}")', text)
 
 
 def values_of(plan: Plan, name: str) -> dict[str, Any]:
