@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 
 import attrs
+import numpy as np
 
 from sketchc.base.diagnostics import DiagnosticError
 from sketchc.base.types import Scalar
@@ -20,11 +21,10 @@ from sketchc.lowering.passes.descent import strain
 from sketchc.lowering.passes.space import Space
 from sketchc.lowering.plan import Plan
 from sketchc.lowering.sample_sizes import sample_values
+from sketchc.runtime.tune.search import spread
 
 #: Seconds for which points are planned.
 _PLANNING = 15.0
-#: Points that are fewer steps apart than this, each a factor of two of one axis, are neighbours.
-_APART = 2.0
 
 
 @attrs.frozen
@@ -84,27 +84,7 @@ def candidates(
         made = candidate(plan)
         strained = strain(plan, host_values(plan.sketch, symbols, params))
         found.append((strained, made.seconds, made))
-    ranked = [each for _, _, each in sorted(found, key=lambda one: one[:2])]
-    yield from spread([first, *ranked], axes)
-
-
-def spread(ranked: Iterable[Candidate], axes: Sequence[str]) -> Iterator[Candidate]:
-    """The candidates in order, those that have a neighbour before them last."""
-    taken: list[Candidate] = []
-    left: list[Candidate] = []
-    for one in ranked:
-        if all(_steps(one, other, axes) >= _APART for other in taken):
-            taken.append(one)
-            yield one
-        else:
-            left.append(one)
-    yield from left
-
-
-def _steps(one: Candidate, other: Candidate, axes: Sequence[str]) -> float:
-    """How many factors of two two candidates are apart, over all axes."""
-    return sum(abs(_coordinate(one, name) - _coordinate(other, name)) for name in axes)
-
-
-def _coordinate(one: Candidate, axis: str) -> float:
-    return math.log2(max(float(one.values.get(axis, 0)), 0.5))
+    ranked = [first, *(each for _, _, each in sorted(found, key=lambda one: one[:2]))]
+    rows = [[math.log2(max(one.values.get(axis, 0), 0.5)) for axis in axes] for one in ranked]
+    vectors = np.array(rows, np.float64).reshape(len(rows), len(axes))
+    yield from (ranked[place] for place in spread(range(len(ranked)), vectors))

@@ -58,6 +58,15 @@ class Space:
         constants = {constant.name: constant.value for constant in self._tunable}
         return constants | {option.name: 0 for option in self._options}
 
+    def at_sizes(self, sizes: Mapping[str, int]) -> dict[str, Scalar]:
+        """The point that the plan chooses where the symbols have these `sizes`: by the cost model,
+        as far as it is trusted on this target."""
+        found = attrs.evolve(self.planner, sizes=sizes).plan(self.fixed).plan
+        default = self.default
+        chosen = {c.name: c.value for c in found.sketch.constants if c.name in default}
+        asked = {option.name: found.options.get(option.name, 0) for option in self._options}
+        return {**default, **chosen, **asked}
+
     @cached_property
     def _options(self) -> tuple[LaunchOption, ...]:
         """The options that mean something for this sketch."""
