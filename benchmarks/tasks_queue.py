@@ -59,8 +59,9 @@ SAMPLE, CALLS, ROUNDS, BUDGET = 4.0, 10, 11, 900.0
 HEAT_SAMPLE, HEAT_ROUNDS, HEAT, HOPELESS, FINALISTS = 2.0, 3, 500.0, 1.5, 3
 #: Milliseconds of a call behind which there is none: its one time stands for it.
 SLOW = 4000.0
-#: Seconds after which a compilation, all of them, and what is done with one kernel are ended.
-COMPILED, ALL_COMPILED, LONGEST = 100.0, 180.0, 25.0
+#: Seconds after which the compilation of a model by torch.compile, of a kernel, all of them, and
+#: what is done with one kernel are ended.
+MODEL, COMPILED, ALL_COMPILED, LONGEST = 40.0, 100.0, 180.0, 25.0
 #: Of Linux's <linux/prctl.h>.
 PR_SET_PDEATHSIG = 1
 FORK = multiprocessing.get_context("fork")
@@ -153,42 +154,61 @@ def alone(function, arguments):
 
 class Compiler:
     """Compiles what tasks need, in processes beside the one that measures. First the models for
-    torch.compile, which the device has to run: until then nothing can be measured (`models`)."""
+    torch.compile, which the device has to run: until then nothing can be measured (`wait`)."""
 
     def __init__(self, folder, results, tasks):
         self.folder, self.results, self.begun = folder, results, time.monotonic()
+        self.took = []
         self.pool = ThreadPoolExecutor(max((os.cpu_count() or 1) - 2, 1))
-        self.models = [
-            self.pool.submit(self.within, compile_model, task)
+        self.models = {
+            task["name"]: self.pool.submit(self.within, MODEL, compile_model, task)
             for task in tasks
             if "compile" in task["beside"]
-        ]
+        }
         self.tasks = []
         for task in tasks:
             numbers = range(len(task["points"]))
-            each = [self.pool.submit(self.within, compile_kernels, task, n) for n in numbers]
-            self.tasks.append(self.pool.submit(self.settled, task, each))
+            own = [
+                self.pool.submit(self.within, COMPILED, compile_kernels, task, n) for n in numbers
+            ]
+            self.tasks.append(self.pool.submit(self.settled, task, own))
 
-    def within(self, function, task, *more):
+    def within(self, most, function, task, *more):
         """Whether a compilation ends well in time."""
-        seconds = min(COMPILED, self.begun + ALL_COMPILED - time.monotonic())
-        return seconds > 0 and ended(function, (self.folder, task, *more), seconds)
+        start = time.monotonic()
+        seconds = min(most, self.begun + ALL_COMPILED - start)
+        well = seconds > 0 and ended(function, (self.folder, task, *more), seconds)
+        self.took.append((time.monotonic() - start, " ".join(map(str, (task["name"], *more)))))
+        return well
 
     def settled(self, task, futures):
-        """Say which points of a task are not compiled, once all are tried."""
-        missing = [number for number, future in enumerate(futures) if not future.result()]
+        """Say what of a task is not compiled, once all is tried."""
+        missing = [str(number) for number, future in enumerate(futures) if not future.result()]
+        model = self.models.get(task["name"])
+        missing += ["compile"] if model and not model.result() else []
         place = self.results / f"{task['name']}.compiled"
         place.with_suffix(".writing").write_text(json.dumps(missing))
         place.with_suffix(".writing").rename(place)
 
+    def wait(self):
+        """Wait until no model is compiled any more."""
+        missing = [name for name, future in self.models.items() if not future.result()]
+        self.say(f"all models but {', '.join(missing) or 'none'}")
+
     def done(self):
         """Whether all is compiled, as far as it can be."""
-        return all(future.done() for future in (*self.models, *self.tasks))
+        return all(future.done() for future in (*self.models.values(), *self.tasks))
 
     def close(self):
         """Begin nothing more, and wait for what runs."""
         self.pool.shutdown(cancel_futures=True)
-        print(f"compiled within {time.monotonic() - self.begun:.0f} s", flush=True)
+        self.say("all")
+
+    def say(self, what):
+        """Say what is compiled, and what took longest."""
+        longest = ", ".join(f"{name} {took:.0f} s" for took, name in sorted(self.took)[:-4:-1])
+        seconds = time.monotonic() - self.begun
+        print(f"compiled {what} within {seconds:.0f} s; longest: {longest}", flush=True)
 
 
 # ---------------------------------------------------------------- compare
@@ -392,22 +412,22 @@ def measured(folder, task, lost, note):
     del reference
     outputs.clear()
     if "compile" in task["beside"]:
-        calls["compile"] = torch.compile(model)
-        with_compile(calls, inputs, told)
+        told["compile"] = lost.get("compile") or with_compile(calls, model, inputs, told["first"])
     return {**told, **timed(calls, points, told)}
 
 
-def with_compile(calls, inputs, told):
-    """Call what torch.compile has made; say why where it cannot be called."""
-    compiled = calls.pop("compile")
+def with_compile(calls, model, inputs, first):
+    """Add a call of what torch.compile makes of the model; returns why that cannot be called."""
+    compiled = torch.compile(model)
     try:
         for _ in range(2):
-            told["first"]["compile"] = once(lambda: compiled(*inputs))
-        calls["compile"] = lambda: compiled(*inputs)
+            first["compile"] = once(lambda: compiled(*inputs))
     except Exception as error:
         if is_lost(error):
             raise
-        told["compile"] = said(error)
+        return said(error)
+    calls["compile"] = lambda: compiled(*inputs)
+    return ""
 
 
 def timed(calls, points, told):
@@ -457,7 +477,7 @@ def work(folder, results, tasks):
         task = ready[0] if ready else left[0]
         left.remove(task)
         missing = json.loads(place[task["name"]].read_text()) if ready else []
-        one(folder, results, task, {str(n): "is not compiled in time" for n in missing})
+        one(folder, results, task, dict.fromkeys(missing, "is not compiled in time"))
         gc.collect()
         if DEVICE == "cuda":
             torch.cuda.empty_cache()
@@ -582,8 +602,7 @@ def main():
         path.unlink()  # of a run that was ended: its cache may be gone
     compiler = None if INTERPRETED else Compiler(given.folder, given.results, tasks)
     if compiler:
-        late = sum(not future.result() for future in compiler.models)
-        print(f"{late} models not compiled, {time.monotonic() - begun:.0f} s", flush=True)
+        compiler.wait()
     left = given.seconds - (time.monotonic() - begun)
     left = watch(given.folder, given.results, tasks, left, compiler)
     if compiler:
