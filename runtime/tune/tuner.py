@@ -159,7 +159,8 @@ class Kernels:
         try:
             plan = self.space.plan(self.space.points[point]).plan
             values = host_values(plan.sketch, self.symbols, self.params)
-            return predict(plan, values, self.threads).seconds * 2.0 ** strain(plan, values)
+            beyond = math.pow(2.0, strain(plan, values))
+            return predict(plan, values, self.threads).seconds * beyond
         except DiagnosticError as error:
             self._count(error.diagnostics[0])
             return math.inf
