@@ -88,6 +88,7 @@ def made(given: Given, folder: Path) -> dict[str, Any]:
     from sketchc.lowering.registry import load_target
     from sketchc.parsing.parser import parse
     from sketchc.runtime.cases.lists import bind_task
+    from sketchc.runtime.cases.planned import known_sizes
     from sketchc.runtime.cases.sums import reduction_length
     from sketchc.runtime.dropin.torch_dropin import write_dropin
     from sketchc.runtime.tasks.task import load_task
@@ -105,7 +106,8 @@ def made(given: Given, folder: Path) -> dict[str, Any]:
         tree, _ = parse(Source(path.name, sketch))
         assert tree is not None
         entry = tree.entries[0]
-        sizes = bind_task(planner(entry, TARGET).plan({}).plan.sketch, task, 1).symbols
+        own = bind_task(planner(entry, TARGET).plan({}).plan.sketch, task, 1)
+        sizes = known_sizes(own.symbols, own.params)
         plan = planner(entry, TARGET, sizes=sizes).plan({}).plan
         binding = bind_task(plan.sketch, task, 1)
         kernel = emit(plan)

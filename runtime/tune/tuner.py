@@ -31,6 +31,7 @@ from sketchc.runtime.bench import driver
 from sketchc.runtime.bench.driver import MeasurementFailedError
 from sketchc.runtime.bench.measurement import Speedup, Summary, speedup, summarise
 from sketchc.runtime.bench.prepared import OutputCheck, Prepared
+from sketchc.runtime.cases.planned import known_sizes
 from sketchc.runtime.store.tunings import KILLED, PointRow
 from sketchc.runtime.tune.building import Builder
 from sketchc.runtime.tune.search import STRATEGIES, Search
@@ -167,7 +168,7 @@ class Kernels:
 
     def at_sizes(self) -> list[int]:
         """The point that the plan chooses for these sizes, if it is one of the space."""
-        name = named(self.space.at_sizes(self.symbols))
+        name = named(self.space.at_sizes(known_sizes(self.symbols, self.params)))
         return [self._names[name]] if name in self._names else []
 
     def _count(self, why: Diagnostic) -> None:

@@ -96,16 +96,25 @@ def test_sizes_decide_on_launches_where_no_constant_is_open() -> None:
     assert found[0] != found[1]
 
 
+@pytest.mark.parametrize("groups", [1, 4, 32])
+def test_params_count_as_sizes_do(groups: int) -> None:
+    sizes = {"N": 64, "C": 128, "H": 112, "W": 113}
+    text = example("group_norm")
+    default = text.replace("groups: i64 = 1", f"groups: i64 = {groups}")
+    assert groups == 1 or default != text
+    assert chosen(planned(text, {**sizes, "groups": groups})) == chosen(planned(default, sizes))
+
+
 def test_listed_points_are_taken_as_they_are() -> None:
     points = [{"TM": 64, "TN": 64, "TK": 32}, {"TM": 32, "TN": 32, "TK": 32}]
-    points.append({"TM": 128, "TN": 64, "TK": 64})
+    points += [{"TM": 128, "TN": columns, "TK": 64} for columns in (64, 128, 256)]
     taken = []
     for sizes in ({"M": 4096, "N": 4096, "K": 4096}, {"M": 64, "N": 64, "K": 4096}):
         found = chosen(planned(example("matmul_half"), sizes))
         taken.append({name: found[name] for name in ("TM", "TN", "TK")})
         assert taken[-1] in points
         assert "num_stages" not in found  # the sketch says how many
-    assert taken[0] == points[2]
+    assert taken[0] in points[2:]
 
 
 LISTED = """sketch f {
