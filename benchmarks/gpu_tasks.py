@@ -32,7 +32,7 @@ TARGET = "triton_cuda"
 #: Seconds that one task may take to be built, and pools of processes that are begun for all.
 LONGEST, POOLS = 240, 3
 #: Files that go to the GPU with the drop-ins.
-_BESIDE = ("tasks_queue.py", "queued.py")
+_BESIDE = ("tasks_queue.py", "tasks_compile.py", "queued.py")
 
 
 @attrs.frozen

@@ -25,29 +25,30 @@ from __future__ import annotations
 import argparse
 import contextlib
 import copy
-import ctypes
 import gc
-import importlib.util
 import json
 import math
-import multiprocessing
 import os
 import signal
 import statistics
 import sys
 import time
-import traceback
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-
-os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # or each process starts as many more
 
 import torch
 import triton
+from tasks_compile import (
+    DEVICE,
+    FORK,
+    INTERPRETED,
+    Compiler,
+    alone,
+    drop_in,
+    prepared,
+    settings,
+    synchronize,
+)
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-DEVICE = "cpu" if INTERPRETED else "cuda"
-SEED = 20_26
 #: The largest share of whole numbers that may differ: positions of elements that tie.
 TIED = 1e-3
 #: Elements that are compared at once.
@@ -59,172 +60,11 @@ SAMPLE, CALLS, ROUNDS, BUDGET = 4.0, 10, 11, 900.0
 HEAT_SAMPLE, HEAT_ROUNDS, HEAT, HOPELESS, FINALISTS = 2.0, 3, 500.0, 1.5, 3
 #: Milliseconds of a call behind which there is none: its one time stands for it.
 SLOW = 4000.0
-#: Seconds after which the compilation of a model by torch.compile, of a kernel, all of them, and
-#: what is done with one kernel are ended.
-MODEL, COMPILED, ALL_COMPILED, LONGEST = 40.0, 100.0, 180.0, 25.0
-#: Of Linux's <linux/prctl.h>.
-PR_SET_PDEATHSIG = 1
-FORK = multiprocessing.get_context("fork")
-
-
-# ---------------------------------------------------------------- compile
-
-
-class Sm90:
-    """What Triton asks a driver for when it compiles: an H200, which need not be there."""
-
-    def get_current_device(self):
-        """The number of the device."""
-        return 0
-
-    def get_current_stream(self, device):
-        """A stream, which nothing is launched on."""
-        return 0
-
-    def get_current_target(self):
-        """What kernels are compiled for."""
-        from triton.backends.compiler import GPUTarget
-
-        return GPUTarget("cuda", 90, 32)
-
-
-def compile_kernels(folder, task, number):
-    """Have Triton compile the launches of a point's wrapper, for its cache."""
-    from triton.runtime.jit import JITFunction
-
-    triton.runtime.driver.set_active(Sm90())
-    run = JITFunction.run
-    JITFunction.run = lambda *given, warmup, **named: run(*given, warmup=True, **named)
-    # Never touched: the pages are not there.
-    given = [torch.empty(shape, dtype=getattr(torch, kind)) for shape, kind in task["tensors"]]
-    drop_in(folder, task, number).KERNEL.run(*given, **task["params"])
-
-
-def compile_model(folder, task):
-    """Have torch.compile compile the task's model, for its cache."""
-    settings()
-    model, inputs = prepared(drop_in(folder, task, 0))
-    with torch.no_grad():
-        torch.compile(model)(*inputs)
-    synchronize()
-
-
-def drop_in(folder, task, number):
-    """The module of a task's drop-in, with the kernel of point `number`."""
-    module = loaded(folder / task["name"] / task["drop_in"])
-    if number:
-        points = folder / task["name"] / "points"
-        module.KERNEL.run = getattr(loaded(points / f"{number}.py"), task["entry"])
-    return module
-
-
-def loaded(path):
-    """A module from a file, always a new one."""
-    specification = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
-def ended(function, arguments, seconds):
-    """Call a function in a process of its own; whether it ended well within so many seconds."""
-    process = FORK.Process(target=alone, args=(function, arguments))
-    process.start()
-    process.join(seconds)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.join()
-    return process.exitcode == 0
-
-
-def alone(function, arguments):
-    """Call a function in a group of processes that can be ended as a whole, and that ends with the
-    process that has started it."""
-    os.setsid()
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    try:
-        function(*arguments)
-    except Exception:
-        traceback.print_exc()
-        sys.stderr.flush()
-        os._exit(1)
-    sys.stdout.flush()
-    os._exit(0)  # a process that a thread has forked cannot end in the usual way
-
-
-class Compiler:
-    """Compiles what tasks need, in processes beside the one that measures. First the models for
-    torch.compile, which the device has to run: until then nothing can be measured (`wait`)."""
-
-    def __init__(self, folder, results, tasks):
-        self.folder, self.results, self.begun = folder, results, time.monotonic()
-        self.took = []
-        self.pool = ThreadPoolExecutor(max((os.cpu_count() or 1) - 2, 1))
-        self.models = {
-            task["name"]: self.pool.submit(self.within, MODEL, compile_model, task)
-            for task in tasks
-            if "compile" in task["beside"]
-        }
-        self.tasks = []
-        for task in tasks:
-            numbers = range(len(task["points"]))
-            own = [
-                self.pool.submit(self.within, COMPILED, compile_kernels, task, n) for n in numbers
-            ]
-            self.tasks.append(self.pool.submit(self.settled, task, own))
-
-    def within(self, most, function, task, *more):
-        """Whether a compilation ends well in time."""
-        start = time.monotonic()
-        seconds = min(most, self.begun + ALL_COMPILED - start)
-        well = seconds > 0 and ended(function, (self.folder, task, *more), seconds)
-        self.took.append((time.monotonic() - start, " ".join(map(str, (task["name"], *more)))))
-        return well
-
-    def settled(self, task, futures):
-        """Say what of a task is not compiled, once all is tried."""
-        missing = [str(number) for number, future in enumerate(futures) if not future.result()]
-        model = self.models.get(task["name"])
-        missing += ["compile"] if model and not model.result() else []
-        place = self.results / f"{task['name']}.compiled"
-        place.with_suffix(".writing").write_text(json.dumps(missing))
-        place.with_suffix(".writing").rename(place)
-
-    def wait(self):
-        """Wait until no model is compiled any more."""
-        missing = [name for name, future in self.models.items() if not future.result()]
-        self.say(f"all models but {', '.join(missing) or 'none'}")
-
-    def done(self):
-        """Whether all is compiled, as far as it can be."""
-        return all(future.done() for future in (*self.models.values(), *self.tasks))
-
-    def close(self):
-        """Begin nothing more, and wait for what runs."""
-        self.pool.shutdown(cancel_futures=True)
-        self.say("all")
-
-    def say(self, what):
-        """Say what is compiled, and what took longest."""
-        longest = ", ".join(f"{name} {took:.0f} s" for took, name in sorted(self.took)[:-4:-1])
-        seconds = time.monotonic() - self.begun
-        print(f"compiled {what} within {seconds:.0f} s; longest: {longest}", flush=True)
+#: Seconds after which what is done with one kernel is ended.
+LONGEST = 25.0
 
 
 # ---------------------------------------------------------------- compare
-
-
-def settings():
-    """No TF32: kernels are asked for products of f32."""
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-
-
-def prepared(module):
-    """The task's model and inputs on the device, always the same ones."""
-    torch.manual_seed(SEED)
-    with torch.device(DEVICE):
-        inputs = module.get_inputs()
-        return module.Model(*module.get_init_inputs()).eval(), inputs
 
 
 def flat(value):
@@ -320,12 +160,6 @@ def once(call):
     call()
     synchronize()
     return (time.perf_counter() - start) * 1e3
-
-
-def synchronize():
-    """Wait for the device."""
-    if DEVICE == "cuda":
-        torch.cuda.synchronize()
 
 
 def interleaved(calls, sample=SAMPLE, most=ROUNDS, budget=BUDGET):
@@ -477,7 +311,7 @@ def work(folder, results, tasks):
         task = ready[0] if ready else left[0]
         left.remove(task)
         missing = json.loads(place[task["name"]].read_text()) if ready else []
-        one(folder, results, task, dict.fromkeys(missing, "is not compiled in time"))
+        one(folder, results, task, dict.fromkeys(missing, "cannot be compiled, or not in time"))
         gc.collect()
         if DEVICE == "cuda":
             torch.cuda.empty_cache()
