@@ -170,23 +170,33 @@ def sums(tasks: Mapping[str, Any]) -> list[str]:
     )
     far = geometric_mean(ratio(task, "ours", "tuned") for task in tuned)
     said.append(f"the plan's own choice takes {far:.3f} of the tuned time (geometric mean)")
-    found = [speedup(task) for task in others]
-    known = [each for each in found if each is not None]
-    said.append(
-        f"all others, ours of eager: geometric mean {geometric_mean(found):.2f} of {len(known)}, "
-        f"faster {sum(each > 1 for each in known)} times of {len(others)}"
-    )
+    if others:
+        found = [speedup(task) for task in others]
+        known = [each for each in found if each is not None]
+        said.append(
+            f"all others, ours of eager: geometric mean {geometric_mean(found):.2f} of "
+            f"{len(known)}, faster {sum(each > 1 for each in known)} times of {len(others)}"
+        )
     return said
 
 
+def predicted(task: Mapping[str, Any]) -> float | None:
+    """The cost model's time for the plan's own choice over the median; None where it was not
+    measured."""
+    own = median(task, "ours")
+    return None if own is None else 1e3 * task["points"][0]["predicted"] / own
+
+
 def lines(tasks: Mapping[str, Any]) -> Iterator[str]:
-    """The table: a line for each example, then the sentences."""
-    head = ("eager", "compile", "copy", "ours", "tuned", "/eager", "/compile", "/copy")
+    """The table: a line for each example in milliseconds, then the sentences. The shares are those
+    of what was tuned, "predicted" is the cost model's time over that of the plan's own choice."""
+    head = ("eager", "compile", "copy", "ours", "tuned", "/eager", "/compile", "/copy", "predicted")
     yield f"{'':24}{''.join(f'{word:>9}' for word in head)}"
     for task in sorted(tasks.values(), key=lambda one: (not is_tuned(one), one["name"])):
         why = task.get("failure") or task.get("wrong") or ""
         times = [_cell(median(task, side)) for side in head[:5]]
         shares = [_cell(ratio(task, side, "tuned")) for side in ("eager", "compile", "copy")]
+        shares.append(_cell(predicted(task)))
         point = chosen_text(task) + (f" -> {tuned_text(task)}" if tuned_text(task) else "")
         yield f"{task['name']:24}{''.join(times)}{''.join(shares)}  {why or point}"
     yield ""

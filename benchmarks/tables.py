@@ -167,8 +167,10 @@ def examples(data: dict[str, Any]) -> list[str]:
     ratios = sorted(
         (ratio, task["name"]) for task in others if (ratio := gpu_tasks.speedup(task)) is not None
     )
-    said = ", ".join(f"{name} {ratio:.2f}" for ratio, name in ratios)
-    return [*lines, "", f"All others, at their tasks' own sizes, times of eager: {said}."]
+    if ratios:
+        said = ", ".join(f"{name} {ratio:.2f}" for ratio, name in ratios)
+        lines += ["", f"All others, at their tasks' own sizes, times of eager: {said}."]
+    return lines
 
 
 def _median(task: dict[str, Any]) -> Callable[[str], float | None]:
