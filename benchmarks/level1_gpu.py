@@ -1,7 +1,7 @@
 """The `level1` suite at KernelBench's own sizes on a GPU, beside PyTorch eager.
 
     python benchmarks/level1_gpu.py build FOLDER [NAME ...] [--sizes full|small] [--jobs N]
-                                          [--points N] [--stratified N --seed S]
+                                          [--points N] [--stratified N --seed S [--others]]
     python FOLDER/tasks_queue.py FOLDER RESULTS          # on the GPU: torch and Triton alone
     python benchmarks/level1_gpu.py pack FOLDER [--results RESULTS] [--data FILE]
     python benchmarks/level1_gpu.py show [--data FILE]
@@ -10,7 +10,8 @@
 model's choice for the task's sizes, and FOLDER gets its drop-in; with `--points`, also the kernels
 of so many further points, the best by the cost model that are no neighbours. A task that is there
 already is not built again; one that cannot be built is left out, and told. `--stratified` draws so
-many tasks, of each category by its share. `pack` puts what was measured into FILE, beside what is
+many tasks, of each category by its share; with `--others` all others come behind them, without
+further points. `pack` puts what was measured into FILE, beside what is
 there already; `show` prints a line for each task and one for each category: the geometric mean of
 eager's times over ours, the lowest of them that is asked for, the share of all tasks that are right
 and faster (fast_1), and the same of the points that won where there were several.
@@ -74,16 +75,19 @@ def tasks_of(given: argparse.Namespace) -> list[Given]:
 
     suite = level1(full=given.sizes == "full").tasks
     names: Sequence[str] = given.names or [task.name for task in suite]
-    if given.stratified:
-        own = {task.name: task.category for task in suite if task.name in names}
-        names = stratified(own, given.stratified, given.seed)
     if unknown := set(names) - {task.name for task in suite}:
         raise SystemExit(f"no such task: {', '.join(sorted(unknown))}")
-    return [
-        Given(task.name, task.category, task.sizes, task.text, points=given.points or 0)
+    drawn = names
+    if given.stratified:
+        own = {task.name: task.category for task in suite if task.name in names}
+        drawn = stratified(own, given.stratified, given.seed)
+    found = [
+        Given(task.name, task.category, task.sizes, task.text)
         for task in suite
-        if task.name in names
+        if task.name in (names if given.others else drawn)
     ]
+    tuned = [attrs.evolve(one, points=given.points or 0) for one in found if one.name in drawn]
+    return [*tuned, *(one for one in found if one.name not in drawn)]
 
 
 # ---------------------------------------------------------------- show
@@ -165,6 +169,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sizes", choices=["full", "small"], default="full")
     parser.add_argument("--stratified", type=int, default=0, metavar="N", help="draw N tasks")
     parser.add_argument("--seed", type=int, default=0, help="of the tasks that are drawn")
+    parser.add_argument("--others", action="store_true", help="the other tasks, too, untuned")
 
 
 if __name__ == "__main__":

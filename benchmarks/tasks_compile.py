@@ -1,7 +1,8 @@
 """What `tasks_queue.py` measures: drop-ins with the kernels of their points, loaded and compiled.
 
 Each kernel is compiled in a process of its own, which needs no GPU; so is each model for
-torch.compile, which needs one.
+torch.compile, which needs one. All of them are forked by one process that has a single thread: a
+process that is forked while another thread holds a lock may wait for it for ever.
 """
 
 # mypy: ignore-errors
@@ -19,7 +20,7 @@ import signal
 import sys
 import time
 import traceback
-from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import wait
 
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # or each process starts as many more
 
@@ -29,11 +30,14 @@ import triton
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cpu" if INTERPRETED else "cuda"
 SEED = 20_26
-#: Seconds after which the compilation of a model by torch.compile, of a kernel, and all of them are
-#: ended.
-MODEL, COMPILED, ALL_COMPILED = 40.0, 100.0, 180.0
-#: How often what a signal has ended is compiled.
+#: Seconds after which the compilation of a model by torch.compile and of a kernel are ended, and
+#: after which none is begun.
+MODEL, COMPILED, ALL_COMPILED = 25.0, 30.0, 180.0
+#: How often what has not ended well is compiled; a model that takes too long only once, since all
+#: measuring waits for it.
 TRIES = 2
+#: The file that says that no model is compiled any more.
+MODELS_DONE = "models.done"
 #: Of Linux's <linux/prctl.h>.
 PR_SET_PDEATHSIG = 1
 FORK = multiprocessing.get_context("fork")
@@ -120,19 +124,6 @@ def compile_model(folder, task):
     synchronize()
 
 
-def ended(function, arguments, seconds):
-    """Call a function in a process of its own; returns its status, 0 where it ended well, or None
-    where it had not ended within so many seconds."""
-    process = FORK.Process(target=alone, args=(function, arguments))
-    process.start()
-    process.join(seconds)
-    status = process.exitcode
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.join()
-    return status
-
-
 def alone(function, arguments):
     """Call a function in a group of processes that can be ended as a whole, and that ends with the
     process that has started it."""
@@ -145,71 +136,121 @@ def alone(function, arguments):
         sys.stderr.flush()
         os._exit(1)
     sys.stdout.flush()
-    os._exit(0)  # a process that a thread has forked cannot end in the usual way
+    os._exit(0)  # without what the process that has forked this one had to do at its end
+
+
+class Job:
+    """One thing to be compiled: `what` of a task is "compile" or the number of a point."""
+
+    def __init__(self, task, what, function, arguments, most):
+        self.task, self.what, self.most, self.tries = task, what, most, 0
+        self.function, self.arguments = function, arguments
+
+    def start(self):
+        """Begin to compile it, in a process of its own."""
+        self.tries += 1
+        self.begun = time.monotonic()
+        self.process = FORK.Process(target=alone, args=(self.function, self.arguments))
+        self.process.start()
+
+    def end(self):
+        """End the process, if it still runs; returns the status, None where it had to be ended."""
+        self.process.join(0)
+        status = self.process.exitcode
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.join()
+        return status
+
+
+def jobs_of(folder, tasks):
+    """What is to be compiled: first the models, which the device has to run."""
+    jobs = [
+        Job(task["name"], "compile", compile_model, (folder, task), MODEL)
+        for task in tasks
+        if "compile" in task["beside"]
+    ]
+    for task in tasks:
+        for number in range(len(task["points"])):
+            arguments = (folder, task, number)
+            jobs.append(Job(task["name"], str(number), compile_kernels, arguments, COMPILED))
+    return jobs
+
+
+def compile_all(folder, results, jobs):
+    """Compile everything, as many at a time as there are processors but two, each at most `TRIES`
+    times. As soon as all of a task is tried, RESULTS/NAME.compiled says what of it is missing."""
+    begun, slots = time.monotonic(), max((os.cpu_count() or 1) - 2, 1)
+    waiting, running, took = list(jobs), [], []
+    left = {job.task: [other for other in jobs if other.task == job.task] for job in jobs}
+    missing = {task: [] for task in left}
+    while waiting or running:
+        over = time.monotonic() > begun + ALL_COMPILED
+        while waiting and len(running) < slots and not over:
+            running.append(waiting.pop(0))
+            running[-1].start()
+        due = min((job.begun + job.most for job in running), default=0.0) - time.monotonic()
+        wait([job.process.sentinel for job in running], max(due, 0.0))
+        late = time.monotonic()
+        for job in [j for j in running if not j.process.is_alive() or late > j.begun + j.most]:
+            running.remove(job)
+            status = job.end()
+            took.append((time.monotonic() - job.begun, f"{job.task} {job.what}"))
+            if status == 0:
+                left[job.task].remove(job)
+            elif job.tries < TRIES and not over and (status is not None or job.what != "compile"):
+                print(f"{job.task} {job.what}: status {status}, tried again", flush=True)
+                waiting.insert(0, job)
+            else:
+                print(f"{job.task} {job.what}: not compiled, status {status}", flush=True)
+                left[job.task].remove(job)
+                missing[job.task].append(job.what)
+        if over:
+            for job in waiting:
+                left[job.task].remove(job)
+                missing[job.task].append(job.what)
+            waiting = []
+        say_settled(results, left, missing)
+    longest = ", ".join(f"{name} {seconds:.0f} s" for seconds, name in sorted(took)[:-4:-1])
+    print(f"compiled within {time.monotonic() - begun:.0f} s; longest: {longest}", flush=True)
+
+
+def say_settled(results, left, missing):
+    """Write the files of the tasks of which nothing is `left`, and of all models."""
+    if not any(job.what == "compile" for jobs in left.values() for job in jobs):
+        (results / MODELS_DONE).touch()
+    for task in [task for task, jobs in left.items() if not jobs]:
+        del left[task]
+        place = results / f"{task}.compiled"
+        place.with_suffix(".writing").write_text(json.dumps(missing[task]))
+        place.with_suffix(".writing").rename(place)
 
 
 class Compiler:
-    """Compiles what tasks need, in processes beside the one that measures. First the models for
-    torch.compile, which the device has to run: until then nothing can be measured (`wait`)."""
+    """The process that has everything compiled, beside the one that measures."""
 
     def __init__(self, folder, results, tasks):
-        self.folder, self.results, self.begun = folder, results, time.monotonic()
-        if any("compile" in task["beside"] for task in tasks):
+        self.results = results
+        jobs = jobs_of(folder, tasks)
+        if any(job.what == "compile" for job in jobs):
             importlib.import_module("torch._inductor.compile_fx")  # or each process reads its files
-        self.took = []
-        self.pool = ThreadPoolExecutor(max((os.cpu_count() or 1) - 2, 1))
-        self.models = {
-            task["name"]: self.pool.submit(self.within, MODEL, compile_model, task)
-            for task in tasks
-            if "compile" in task["beside"]
-        }
-        self.tasks = []
-        for task in tasks:
-            numbers = range(len(task["points"]))
-            own = [
-                self.pool.submit(self.within, COMPILED, compile_kernels, task, n) for n in numbers
-            ]
-            self.tasks.append(self.pool.submit(self.settled, task, own))
-
-    def within(self, most, function, task, *more):
-        """Whether a compilation ends well in time. One that is ended by a signal is tried again: a
-        process may be forked while another thread has a lock."""
-        start, name = time.monotonic(), " ".join(map(str, (task["name"], *more)))
-        for _ in range(TRIES):
-            seconds = min(most, self.begun + ALL_COMPILED - time.monotonic())
-            status = ended(function, (self.folder, task, *more), seconds) if seconds > 0 else None
-            if status is None or status >= 0:
-                break
-        if status != 0:
-            print(f"{name}: not compiled, status {status}", flush=True)
-        self.took.append((time.monotonic() - start, name))
-        return status == 0
-
-    def settled(self, task, futures):
-        """Say what of a task is not compiled, once all is tried."""
-        missing = [str(number) for number, future in enumerate(futures) if not future.result()]
-        model = self.models.get(task["name"])
-        missing += ["compile"] if model and not model.result() else []
-        place = self.results / f"{task['name']}.compiled"
-        place.with_suffix(".writing").write_text(json.dumps(missing))
-        place.with_suffix(".writing").rename(place)
+        for path in (*results.glob("*.compiled"), results / MODELS_DONE):
+            path.unlink(missing_ok=True)  # of a run that was ended: its cache may be gone
+        self.process = FORK.Process(target=alone, args=(compile_all, (folder, results, jobs)))
+        self.process.start()
 
     def wait(self):
-        """Wait until no model is compiled any more."""
-        missing = [name for name, future in self.models.items() if not future.result()]
-        self.say(f"all models but {', '.join(missing) or 'none'}")
+        """Wait until no model is compiled any more: the device is free then."""
+        while not (self.done() or (self.results / MODELS_DONE).exists()):
+            time.sleep(0.1)
 
     def done(self):
         """Whether all is compiled, as far as it can be."""
-        return all(future.done() for future in (*self.models.values(), *self.tasks))
+        return not self.process.is_alive()
 
     def close(self):
-        """Begin nothing more, and wait for what runs."""
-        self.pool.shutdown(cancel_futures=True)
-        self.say("all")
-
-    def say(self, what):
-        """Say what is compiled, and what took longest."""
-        longest = ", ".join(f"{name} {took:.0f} s" for took, name in sorted(self.took)[:-4:-1])
-        seconds = time.monotonic() - self.begun
-        print(f"compiled {what} within {seconds:.0f} s; longest: {longest}", flush=True)
+        """End what still runs."""
+        self.process.kill()
+        self.process.join()
+        for path in (*self.results.glob("*.compiled"), self.results / MODELS_DONE):
+            path.unlink(missing_ok=True)

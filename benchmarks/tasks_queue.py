@@ -432,8 +432,6 @@ def main():
     tasks = json.loads((given.folder / "tasks.json").read_text())
     tasks = [task for task in tasks if not given.names or task["name"] in given.names]
     tasks = [task for task in tasks if not (given.results / f"{task['name']}.json").exists()]
-    for path in given.results.glob("*.compiled"):
-        path.unlink()  # of a run that was ended: its cache may be gone
     compiler = None if INTERPRETED else Compiler(given.folder, given.results, tasks)
     if compiler:
         compiler.wait()

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from benchmark_scripts import benchmark
 
 LEVEL1, EXAMPLES = benchmark("level1_gpu"), benchmark("examples_gpu")
 TASKS, QUEUE = benchmark("gpu_tasks"), benchmark("tasks_queue")
+COMPILE = benchmark("tasks_compile")
 
 
 def task(name: str, category: str, eager: list[float], ours: list[float], **more: Any) -> Any:
@@ -163,3 +165,54 @@ def test_outputs_are_compared_by_their_largest_element() -> None:
     whole = torch.arange(4)
     assert QUEUE.error_of(whole, whole.flip(0)) == 1.0
     assert QUEUE.error_of(torch.tensor([0, 1, 2, 9]), whole) == 0.25
+
+
+def ends_well(_: Path) -> None:
+    pass
+
+
+def never_ends(_: Path) -> None:
+    time.sleep(600)
+
+
+def ends_well_the_second_time(place: Path) -> None:
+    if not (place / "tried").exists():
+        (place / "tried").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def raises(_: Path) -> None:
+    raise ValueError("cannot be compiled")
+
+
+def test_what_does_not_compile_is_named_and_holds_nothing_up(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def job(task: str, what: str, function: Any, most: float = 30.0) -> Any:
+        return COMPILE.Job(task, what, function, (tmp_path,), most)
+
+    jobs = [
+        job("a", "compile", never_ends, 1.0),
+        job("a", "0", ends_well_the_second_time),
+        job("b", "0", raises),
+        job("b", "1", ends_well),
+        job("c", "0", ends_well),
+        job("c", "1", never_ends, 1.0),
+    ]
+    begun = time.monotonic()
+    COMPILE.compile_all(tmp_path, tmp_path, jobs)
+    assert time.monotonic() - begun < 30
+    missing = {p.stem: json.loads(p.read_text()) for p in tmp_path.glob("*.compiled")}
+    assert missing == {"a": ["compile"], "b": ["0"], "c": ["1"]}
+    assert (tmp_path / COMPILE.MODELS_DONE).exists()
+    told = capfd.readouterr()
+    assert "c 1: not compiled, status None" in told.out
+    assert "cannot be compiled" in told.err
+
+
+def test_nothing_is_begun_after_the_time_for_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(COMPILE, "ALL_COMPILED", -1.0)
+    COMPILE.compile_all(tmp_path, tmp_path, [COMPILE.Job("a", "0", never_ends, (tmp_path,), 600.0)])
+    assert json.loads((tmp_path / "a.compiled").read_text()) == ["0"]
