@@ -3,7 +3,6 @@
     python benchmarks/cost_model.py record [NAME ...] [--points N] [--data FILE]
     python benchmarks/cost_model.py show [--data FILE]
     python benchmarks/cost_model.py fit [--data FILE]
-    python benchmarks/cost_model.py whole
 
 `record` compiles points of each space (the tile sizes of a sketch over powers of two, drawn at
 random), runs them in turn on one thread, and adds the least of each point's times to FILE:
@@ -11,8 +10,7 @@ processor time, so that other work on the machine disturbs little. `show` compar
 predictions: Spearman's correlation, the time of the point that the model would pick, and that of
 the point that `aims` picks, over the best. `fit` finds cycles for
 `lowering/cost/cpu.py` that rank the points better, starting at those there, from all spaces but
-those in `HELD_OUT`. `whole` compares the
-predictions for an H200 with the times of Triton kernels in docs/data/gpu_interleaved.json.gz.
+those in `HELD_OUT`.
 """
 
 from __future__ import annotations
@@ -39,7 +37,6 @@ from sketchc.ir.evaluate import host_values, sample_extents
 from sketchc.lowering.abi import passed
 from sketchc.lowering.cost import cpu
 from sketchc.lowering.cost.cpu import Part
-from sketchc.lowering.cost.predict import predict, sized_values
 from sketchc.lowering.cost.work import work_of
 from sketchc.lowering.hardware import vector_bytes
 from sketchc.lowering.passes.pipeline import Planner, planner
@@ -100,15 +97,20 @@ def planner_of(
 ) -> Planner:
     """The planner of an example, without the sets of its tile sizes: of `constants`, or of those
     that its case varies. `precision`: what its products of f32 ask for, if it is something else."""
-    text = (ROOT / "examples" / f"{name}.sketch").read_text()
-    if precision:
-        calls = re.compile(r"\b(gemm|matmul|dot)\(([^()]*?)(, precision=\"\w+\")?\)")
-        text = calls.sub(rf'\1(\2, precision="{precision}")', text)
+    text = with_precision((ROOT / "examples" / f"{name}.sketch").read_text(), precision)
     for constant in CASES[name][1] if constants is None else constants:
         text = re.sub(rf"\b{constant} in \[[^\]]*\]", constant, text)
     tree, _ = parse(Source(name, text))
     assert tree is not None
     return planner(tree.sketches[0], target)
+
+
+def with_precision(text: str, precision: str) -> str:
+    """The text of a sketch, whose products ask for `precision` where it is not ""."""
+    if not precision:
+        return text
+    calls = re.compile(r"\b(gemm|matmul|dot)\(([^()]*?)(, precision=\"\w+\")?\)")
+    return calls.sub(rf'\1(\2, precision="{precision}")', text)
 
 
 def values_of(plan: Plan, name: str) -> dict[str, Any]:
@@ -301,25 +303,10 @@ def quality(spaces: list[tuple[Floats, Floats]], cycles: Floats) -> float:
     return float(np.mean(found) + min(found) / 2)
 
 
-def whole() -> None:
-    """Print one row for each kernel that was measured on an H200, at its sizes and constants."""
-    measured = json.loads(gzip.decompress((DATA.parent / "gpu_interleaved.json.gz").read_bytes()))
-    for name, row in measured["results"].items():
-        made = planner_of(name, "triton_cuda", ())
-        plan = made.plan(row["constants"]).plan
-        taken = row["kernel"]["median"]
-        found = predict(plan, sized_values(plan.sketch, row["symbols"]))
-        bounds = ", ".join(launch.bound for launch in found.launches)
-        share = found.seconds / taken
-        print(
-            f"{name:20}{taken * 1e3:10.3f} ms{found.seconds * 1e3:10.3f} ms{share:8.2f}  {bounds}"
-        )
-
-
 def main() -> None:
     """Do what the first argument says."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("do", choices=["record", "show", "fit", "whole"])
+    parser.add_argument("do", choices=["record", "show", "fit"])
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--points", type=int, default=44)
     parser.add_argument("--data", type=Path, default=DATA)
@@ -327,9 +314,7 @@ def main() -> None:
     recorded: dict[str, Any] = {"facts": machine_facts(), "spaces": {}}
     if given.data.exists():
         recorded = load(given.data)
-    if given.do == "whole":
-        whole()
-    elif given.do == "show":
+    if given.do == "show":
         show(recorded)
     elif given.do == "fit":
         fit(recorded)

@@ -32,7 +32,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -40,18 +40,16 @@ from typing import Any
 import attrs
 import numpy as np
 from cost_model import ROOT, correlation, load, planner_of
+from points import own_choice
 
 from sketchc.base.diagnostics import DiagnosticError
 from sketchc.ir import nodes as ir
-from sketchc.ir import walk
 from sketchc.ir.evaluate import host_values, sample_extents
 from sketchc.lowering.abi import passed
 from sketchc.lowering.cost.predict import predict
-from sketchc.lowering.launches import loads_ahead, stages_at, warps_of
 from sketchc.lowering.passes.pipeline import Planner
 from sketchc.lowering.plan import Plan
 from sketchc.lowering.registry import load_target
-from sketchc.lowering.sample_sizes import sample_values
 
 DATA = ROOT / "docs" / "data" / "cost_model_h200.json.gz"
 TARGET, ARCHITECTURE = "triton_cuda", 90
@@ -202,26 +200,6 @@ def drawn(name: str, precision: str = "") -> list[dict[str, int]]:
     random.Random(1).shuffle(points)
     chosen = planner_of(name, TARGET, (), precision).plan({}).plan
     return [own_choice(chosen, axes), *points]
-
-
-def own_choice(plan: Plan, axes: Collection[str]) -> dict[str, int]:
-    """The constants and launch options among `axes` that a plan has chosen, by name: the rules for
-    options may be others once a point is recorded. Options that launches differ in are left out."""
-    values = sample_values(plan.sketch)
-    point = {c.name: int(c.value) for c in plan.sketch.constants if c.name in axes}
-    rules = {
-        "num_warps": {warps_of(plan, phase, values) for phase in plan.phases},
-        "num_stages": {
-            stages_at(plan, phase, loop)
-            for phase in plan.phases
-            for loop in walk.statements(phase.body)
-            if isinstance(loop, ir.For) and loads_ahead(loop)
-        },
-    }
-    for name, found in rules.items():
-        if name in axes and len(found) == 1:
-            point[name] = int(found.pop() or 0)
-    return point
 
 
 def tensors_of(plan: Plan, name: str) -> list[dict[str, Any]]:

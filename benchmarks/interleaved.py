@@ -1,13 +1,12 @@
-"""Examples against PyTorch eager and torch.compile, interleaved, in one run: C++ on this CPU, or
-Triton on this GPU.
+"""Examples in C++ against PyTorch eager and torch.compile, interleaved, in one run on this CPU.
+(On a GPU: `examples_gpu.py`.)
 
-    python benchmarks/interleaved.py [--device cpu|cuda] [--json FILE] [--only NAME ...]
+    python benchmarks/interleaved.py [--json FILE] [--only NAME ...]
                                      [--samples N] [--threads N] [--eager-only] [--add]
 
 Each example is measured by `sketchc bench`'s own machinery (docs/MEASUREMENT.md) at its task's own
-sizes, some on a GPU at larger ones. Prints one line for each and the summary; `--json`
-keeps everything, raw samples included, gzipped where FILE ends in .gz; with `--add`, beside what
-another run has left in FILE.
+sizes. Prints one line for each and the summary; `--json` keeps everything, raw samples included,
+gzipped where FILE ends in .gz; with `--add`, beside what another run has left in FILE.
 """
 
 from __future__ import annotations
@@ -36,31 +35,14 @@ from sketchc.runtime.bench.text import Entry, summary, to_json
 from sketchc.runtime.tasks.task import load_task
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
-TARGETS = {"cpu": "cpp", "cuda": "triton_cuda"}
-#: Sizes that leave a GPU's L2 (60 MB) by far, and keep it busy for a good part of a millisecond.
-SIZES: dict[str, dict[str, int]] = {
-    "add": {"M": 16384, "N": 8192},
-    "batched_matmul": {"B": 32, "M": 1024, "N": 1024, "K": 1024},
-    "gelu": {"M": 16384, "N": 8192},
-    "layer_norm": {"M": 32768, "N": 4096},
-    "matmul": {"M": 4096, "N": 4096, "K": 4096},
-    "matmul_bias_gelu": {"M": 4096, "N": 4096, "K": 4096},
-    "online_softmax": {"M": 1024, "N": 131072},
-    "relu": {"M": 16384, "N": 8192},
-    "rms": {"B": 16, "F": 64, "D1": 256, "D2": 256},
-    "softmax": {"M": 32768, "N": 4096},
-    "sum_middle": {"B": 32, "M": 2048, "N": 2048},
-}
 #: In the repository already, or long and easily drawn again from the seed.
 _LEFT_OUT = ("source", "sketch_text", "rounds")
 
 
 def measure(name: str, machine: Machine, settings: Settings) -> Measurement:
     """One example. Raises `UsageError` and `SketchError`."""
-    target = TARGETS[settings.device]
-    candidate = lower(VerifyRequest(str(EXAMPLES / f"{name}.sketch"), target))
-    sizes = SIZES.get(name, {}) if settings.device == "cuda" else {}
-    settings = attrs.evolve(settings, seed=secrets.randbits(48), sizes=sizes)
+    candidate = lower(VerifyRequest(str(EXAMPLES / f"{name}.sketch"), "cpp"))
+    settings = attrs.evolve(settings, seed=secrets.randbits(48))
     task = str(EXAMPLES / "tasks" / f"{name}.py")
     with load_task(task) as loaded, tempfile.TemporaryDirectory() as folder:
         return bench(candidate, loaded, Path(folder), settings, machine)
@@ -105,7 +87,6 @@ def read(path: Path) -> dict[str, Any]:
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--device", choices=TARGETS, default="cpu")
     parser.add_argument("--json", type=Path, help="write everything here, raw samples included")
     parser.add_argument("--only", nargs="*", help="names of examples")
     parser.add_argument("--samples", type=int, default=31)
@@ -119,10 +100,9 @@ def main() -> int:
         0,
         options.threads,
         Schedule(samples=options.samples),
-        device=options.device,
         baselines=baselines,
     )
-    machine = this_machine(options.device, measure=True)
+    machine = this_machine("cpu", measure=True)
     print(f"{machine.name}, {options.threads} threads, {machine.bandwidth / 1e9:.1f} GB/s, "
           f"{machine.versions}")  # fmt: skip
     entries: list[Entry] = []

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gpu_tasks
+
 from sketchc.runtime.bench.measurement import fast_p, geometric_mean
 from sketchc.runtime.bench.text import THRESHOLDS
 
@@ -82,24 +84,23 @@ def interleaved(data: dict[str, Any]) -> list[str]:
     return lines[:-1]
 
 
+def _device(tasks: dict[str, Any]) -> str:
+    """What tasks were measured on and with, in a sentence."""
+    first = next(task for task in tasks.values() if task.get("device"))
+    return f"{first['device']}, torch {first['torch']}, Triton {first['triton']}."
+
+
 def level1(data: dict[str, Any]) -> list[str]:
     """The tasks of `level1` against eager, as `level1_gpu.py` packs them."""
     import level1_gpu
 
     tasks = data["tasks"]
-    first = next(task for task in tasks.values() if task.get("device"))
-    lines = [
-        f"{first['device']}, torch {first['torch']}, Triton {first['triton']}.",
-        "",
-        "| category | tasks | right | geometric mean | asked for | fast_1 |",
-        "|---|---:|---:|---:|---:|---:|",
-    ]
-    for one in level1_gpu.totals(tasks):
-        lines.append(
-            f"| {one.category} | {one.tasks} | {one.right} | {one.mean:.2f} | {one.wanted:.2f} | "
-            f"{one.fast:.0%} |"
-        )
-    ratios = {name: level1_gpu.speedup(task) for name, task in tasks.items()}
+    lines = [_device(tasks), "", *_totals(tasks, "ours")]
+    if tuned := level1_gpu.tuned_tasks(tasks):
+        lines += ["", f"Tuned, {len(tuned)} of them:", "", *_totals(tuned, "tuned")]
+        far = level1_gpu.distance(tuned)
+        lines += ["", f"The plan's own choice takes {far:.3f} of the tuned time (geometric mean)."]
+    ratios = {name: gpu_tasks.speedup(task) for name, task in tasks.items()}
     slow = sorted((ratio, name) for name, ratio in ratios.items() if ratio is not None)[:_SLOWEST]
     lines += [
         "",
@@ -107,8 +108,8 @@ def level1(data: dict[str, Any]) -> list[str]:
         "|---|---|---|---|---|",
     ]
     for ratio, name in slow:
-        eager, ours = level1_gpu.medians(tasks[name])
-        plan = level1_gpu.chosen_text(tasks[name])
+        eager, ours = (gpu_tasks.median(tasks[name], side) for side in ("eager", "ours"))
+        plan = gpu_tasks.chosen_text(tasks[name])
         lines.append(f"| {name} | {eager:.3g} ms | {ours:.3g} ms | {ratio:.2f} | {plan} |")
     wrong = [
         f"{name}: {task.get('failure') or task.get('wrong')}"
@@ -116,6 +117,64 @@ def level1(data: dict[str, Any]) -> list[str]:
         if ratios[name] is None
     ]
     return [*lines, "", f"Not right, or not measured: {'; '.join(wrong) or 'none'}."]
+
+
+def _totals(tasks: dict[str, Any], of: str) -> list[str]:
+    """A row for each category that there is: of the plans' own choices, or of what was "tuned"."""
+    import level1_gpu
+
+    return [
+        "| category | tasks | right | geometric mean | asked for | fast_1 |",
+        "|---|---:|---:|---:|---:|---:|",
+        *(
+            f"| {one.category} | {one.tasks} | {one.right} | {one.mean:.2f} | {one.wanted:.2f} | "
+            f"{one.fast:.0%} |"
+            for one in level1_gpu.totals(tasks, of)
+            if one.tasks
+        ),
+    ]
+
+
+def examples(data: dict[str, Any]) -> list[str]:
+    """Examples against eager, torch.compile and a copy, as `examples_gpu.py` packs them."""
+    import examples_gpu
+
+    tasks = data["tasks"]
+    lines = [
+        _device(tasks),
+        "",
+        "| example | sizes | eager | compile | ours | tuned | of eager | of compile | of a copy | "
+        "ours of tuned | point |",
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---|",
+    ]
+    for task in tasks.values():
+        if not gpu_tasks.is_tuned(task):
+            continue
+        if not gpu_tasks.is_right(task):
+            lines.append(f"| {task['name']} | {task['sizes']} | {task['wrong']} |" + " |" * 8)
+            continue
+        sides = ("eager", "compile", "ours", "tuned")
+        times = [f"{each:.3g} ms" if each else "" for each in map(_median(task), sides)]
+        shares = [gpu_tasks.ratio(task, side, "tuned") for side in ("eager", "compile", "copy")]
+        cells = [f"{share:.2f}" if share else "" for share in shares]
+        distance = f"{gpu_tasks.ratio(task, 'ours', 'tuned'):.2f}"
+        name = f"{task['name']} ({task['precision']})" if task["precision"] else task["name"]
+        point = gpu_tasks.tuned_text(task) or "the plan's own"
+        row = [name, task["sizes"], *times, *cells, distance, point]
+        lines.append(f"| {' | '.join(row)} |")
+    lines += ["", *(f"- {each}" for each in examples_gpu.sums(tasks))]
+    others = [task for task in tasks.values() if not gpu_tasks.is_tuned(task)]
+    ratios = sorted(
+        (ratio, task["name"]) for task in others if (ratio := gpu_tasks.speedup(task)) is not None
+    )
+    if ratios:
+        said = ", ".join(f"{name} {ratio:.2f}" for ratio, name in ratios)
+        lines += ["", f"All others, at their tasks' own sizes, times of eager: {said}."]
+    return lines
+
+
+def _median(task: dict[str, Any]) -> Callable[[str], float | None]:
+    return lambda side: gpu_tasks.median(task, side)
 
 
 def _speedup(found: dict[str, Any], baseline: str) -> float | None:
@@ -138,7 +197,7 @@ def _gain(baseline: dict[str, Any] | None) -> str:
 TABLES: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "check_speed": check_speed,
     "cpu_interleaved": interleaved,
-    "gpu_interleaved": interleaved,
+    "examples_h200": examples,
     "level1_h200": level1,
 }
 

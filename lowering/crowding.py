@@ -21,6 +21,9 @@ _ACCUMULATORS = 128
 #: Accumulators of a product in parts, whose sum is beside that of the step, and elements of both
 #: operands that a thread splits: with more, kernels for an H200 kept some of them in memory.
 _ACCUMULATORS_IN_PARTS, _OPERANDS_IN_PARTS = 64, 64
+#: Rows of the result of a product in parts that each warp needs, where there are more warps than
+#: one group of four: with fewer, kernels for an H200 took twice as long and longer (docs/COST.md).
+_ROWS_IN_PARTS, _GROUP_OF_WARPS = 16, 4
 #: Elements of both operands that a thread reads for a product that no matrix unit takes: its rows
 #: and columns of the result over all the depth. Where an operand is read across its rows, all of
 #: them are held at once.
@@ -56,6 +59,9 @@ def _shares(plan: Plan, product: ir.Compute, values: Values, threads: int) -> li
         operands = [each.tile for each in product.operands if isinstance(each, ir.TileOperand)]
         split = sum(math.prod(_extents(plan, each, values)) for each in operands)
         found.append(split / threads / _OPERANDS_IN_PARTS)
+        warps, rows = threads / THREADS_PER_WARP, _extents(plan, product.destination, values)[-2]
+        if warps > _GROUP_OF_WARPS:
+            found.append(warps * _ROWS_IN_PARTS / rows)
     left = product.operands[0]
     if isinstance(left, ir.TileOperand) and kind.startswith("ieee"):
         turned = product.attributes.get("trans_a")

@@ -71,11 +71,11 @@ def predicted(plan: Plan, works: tuple[LaunchWork, ...], threads: int | None = N
 
 
 def sized_values(sketch: ir.Sketch, sizes: Mapping[str, int]) -> dict[str, Scalar]:
-    """The values of the host's scalars at the `sizes` of symbols, samples where nothing is said.
-    Raises `UsageError` as `require_sizes` does."""
-    require_sizes(sketch.symbol_bounds, sizes)
+    """The values of the host's scalars at the `sizes` of symbols, among which there may be values
+    of params; samples where nothing is said. Raises `UsageError` as `require_sizes` does."""
     sampled = sample_values(sketch)
-    params = {param.name: sampled[param.name] for param in sketch.params}
+    params = {param.name: sizes.get(param.name, sampled[param.name]) for param in sketch.params}
+    require_sizes(sketch.symbol_bounds, {n: size for n, size in sizes.items() if n not in params})
     chosen = {symbol: sizes.get(symbol, int(sampled[symbol])) for symbol in sketch.symbol_bounds}
     return host_sample(sketch, chosen, params)
 

@@ -14,7 +14,7 @@ from sketchc.lowering.cost.work import LaunchWork, work_of
 from sketchc.lowering.crowding import crowding
 from sketchc.lowering.launches import loads_ahead, stages_fit, warps_of, worth_trying
 from sketchc.lowering.passes.place_tiles import PlaceTiles, overflows, too_wide
-from sketchc.lowering.plan import LaunchOption, PhasePlan, Plan, with_constants
+from sketchc.lowering.plan import LaunchOption, Plan, with_constants
 from sketchc.lowering.sample_sizes import Values
 
 #: Values of constants by name, and of options of launches, of which 0 is left to a rule.
@@ -36,6 +36,17 @@ def excess(plan: Plan, values: Values) -> float:
     over = sum(use.bytes - use.capacity for use in overflows(plan))
     limit = plan.capabilities.maximum_elements
     return float(over + sum(elements - limit for _, elements in too_wide(plan, values)))
+
+
+def strain(plan: Plan, values: Values) -> float:
+    """By how much the launches of a plan with placed tiles exceed the stages that fit in shared
+    memory, and the registers that are good for products."""
+    found = 0.0
+    for phase in plan.phases:
+        warps = warps_of(plan, phase, values)
+        found += not stages_fit(plan, phase)
+        found += crowding(plan, phase.body, values, warps) if warps else 0.0
+    return found
 
 
 def open_options(plan: Plan, options: tuple[LaunchOption, ...]) -> tuple[LaunchOption, ...]:
@@ -114,10 +125,6 @@ class Descent:
             self._known[key] = self._found(choice)
         return self._known[key]
 
-    def _crowded(self, made: Plan, phase: PhasePlan, values: Values) -> float:
-        warps = warps_of(made, phase, values)
-        return crowding(made, phase.body, values, warps) if warps else 0.0
-
     def _found(self, choice: Choice) -> tuple[float, float]:
         constants = {name: value for name, value in choice.items() if name not in self._options}
         key = tuple(constants.values())
@@ -128,8 +135,7 @@ class Descent:
         made, values, over = self._placed[key]
         asked = {name: choice[name] for name in self._options if choice[name]}
         made = attrs.evolve(made, options={**made.options, **asked})
-        over += sum(not stages_fit(made, phase) for phase in made.phases)
-        over += sum(self._crowded(made, phase, values) for phase in made.phases)
+        over += strain(made, values)
         # The number of warps changes nothing in what is counted of a program's work.
         key = (*key, *(value for name, value in asked.items() if name != "num_warps"))
         if key not in self._works:

@@ -3,7 +3,8 @@
 A point maps names to values. The names are the constants that never change results, with their
 `in [...]` or, without one, powers of two; an `available_tiling` block lists its points itself. A
 point that does not plan is illegal. Options of launches (`Capabilities.launch_options`) are further
-axes, on which 0 stands for the emitter's own rule.
+axes, on which 0 stands for the emitter's own rule; where there are products, only values that have
+been measured with products.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import attrs
 from sketchc.base.types import Scalar
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
-from sketchc.lowering.launches import loads_ahead
+from sketchc.lowering.launches import loads_ahead, worth_trying
 from sketchc.lowering.passes.choose_constants import POWERS
 from sketchc.lowering.passes.pipeline import PlannedSketch, Planner
 from sketchc.lowering.plan import LaunchOption, Plan
@@ -58,12 +59,21 @@ class Space:
         constants = {constant.name: constant.value for constant in self._tunable}
         return constants | {option.name: 0 for option in self._options}
 
+    def at_sizes(self, sizes: Mapping[str, int]) -> dict[str, Scalar]:
+        """The point that the plan chooses where the symbols have these `sizes`: by the cost model,
+        as far as it is trusted on this target."""
+        found = attrs.evolve(self.planner, sizes=sizes).plan(self.fixed).plan
+        default = self.default
+        chosen = {c.name: c.value for c in found.sketch.constants if c.name in default}
+        asked = {option.name: found.options.get(option.name, 0) for option in self._options}
+        return {**default, **chosen, **asked}
+
     @cached_property
     def _options(self) -> tuple[LaunchOption, ...]:
         """The options that mean something for this sketch."""
         loops = any(map(loads_ahead, walk.in_phases(self._default.phases)))
         return tuple(
-            option
+            attrs.evolve(option, values=worth_trying(self._default, option)[1:])
             for option in self.planner.launch_options
             if option.name not in self.fixed and (loops or not option.of_loops)
         )

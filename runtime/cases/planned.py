@@ -19,7 +19,8 @@ def plan_for(
     constants: Mapping[str, Scalar],
     task: TaskDescription | None,
 ) -> PlannedSketch:
-    """The plan of a sketch in which what stays open is chosen for the task's own sizes. It is
+    """The plan of a sketch in which what stays open is chosen for the task's own sizes and whole
+    numbers. It is
     chosen whatever the sizes where there is no `task`, where the sketch does not fit it or its
     tensors are empty, and where the cost model has not been compared with times of the target's
     kernels. Raises as `build_plan` does.
@@ -28,9 +29,15 @@ def plan_for(
     if task is None or planned.plan.capabilities.trusted_below is None:
         return planned
     try:
-        own = bind(planned.plan.sketch, task, constants).symbols
+        own = bind(planned.plan.sketch, task, constants)
     except UsageError:  # verification says what does not fit
         return planned
-    if min(own.values(), default=0) < 1:
+    if min(own.symbols.values(), default=0) < 1:
         return planned
-    return build_plan(tree, target, hardware, constants, sizes=own)
+    return build_plan(tree, target, hardware, constants, sizes=known_sizes(own.symbols, own.params))
+
+
+def known_sizes(symbols: Mapping[str, int], params: Mapping[str, Scalar]) -> dict[str, int]:
+    """What is known of the work that inputs make: the sizes of symbols, and the params that are
+    whole numbers, such as strides."""
+    return {name: int(v) for name, v in params.items() if isinstance(v, int)} | dict(symbols)

@@ -9,8 +9,9 @@ try, a person or a language model, is one more strategy.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import attrs
@@ -27,6 +28,8 @@ _ROUNDS = (3, 4, 8)
 _HOPELESS = 1.5
 #: The most points at a time among which a strategy chooses.
 _MOST_OPEN = 4096
+#: Points that are fewer steps apart are neighbours, of which a prediction knows little.
+_APART = 2.0
 
 
 class Problem(Protocol):
@@ -120,7 +123,8 @@ class LikelihoodFree:
         if len(pool.ranking) < FIRST_BATCH // 2:
             predicted = [point for point in shuffled if point in pool.predictions]
             best = sorted(predicted, key=lambda point: pool.predictions[point])
-            return dict.fromkeys([*best[: FIRST_BATCH - 2], *shuffled])
+            apart = itertools.islice(spread(best, pool.problem.vectors), FIRST_BATCH - 2)
+            return dict.fromkeys([*apart, *shuffled])
         some = shuffled[:_MOST_OPEN]
         if not some:
             return []
@@ -129,6 +133,21 @@ class LikelihoodFree:
         scores = improvement_scores(features[known], _log_times(pool, known), features[some])
         order = np.argsort(-scores, kind="stable")
         return [some[place] for place in order]
+
+
+def spread(ranked: Iterable[int], vectors: Floats) -> Iterator[int]:
+    """The points in the order of a ranking, those last that have a neighbour before them: one that
+    is fewer than `_APART` steps away, a step being a factor of two of one axis."""
+    taken: list[int] = []
+    left: list[int] = []
+    for point in ranked:
+        steps = np.abs(vectors[taken] - vectors[point]).sum(axis=1)
+        if (steps >= _APART).all():
+            taken.append(point)
+            yield point
+        else:
+            left.append(point)
+    yield from left
 
 
 def _shuffled(pool: Pool) -> list[int]:

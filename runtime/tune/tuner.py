@@ -24,12 +24,14 @@ from sketchc.base.types import Scalar
 from sketchc.ir.evaluate import host_values
 from sketchc.lowering.cost.predict import predict
 from sketchc.lowering.kernel import Kernel
+from sketchc.lowering.passes.descent import strain
 from sketchc.lowering.passes.space import Point, Space
 from sketchc.lowering.registry import load_target
 from sketchc.runtime.bench import driver
 from sketchc.runtime.bench.driver import MeasurementFailedError
 from sketchc.runtime.bench.measurement import Speedup, Summary, speedup, summarise
 from sketchc.runtime.bench.prepared import OutputCheck, Prepared
+from sketchc.runtime.cases.planned import known_sizes
 from sketchc.runtime.store.tunings import KILLED, PointRow
 from sketchc.runtime.tune.building import Builder
 from sketchc.runtime.tune.search import STRATEGIES, Search
@@ -151,16 +153,23 @@ class Kernels:
         self.vectors = np.array(rows, np.float64).reshape(len(rows), len(self.space.axes))
 
     def predict(self, point: int) -> float:
-        """See `Problem`; the reasons of illegal points are counted."""
+        """See `Problem`; the reasons of illegal points are counted. What exceeds registers or
+        stages, which the model knows little of, counts as twice as long for each power of two."""
         self.planned += 1
         self.timer.tell(f"plans points, {self.planned} of {len(self.space.points)}")
         try:
             plan = self.space.plan(self.space.points[point]).plan
             values = host_values(plan.sketch, self.symbols, self.params)
-            return predict(plan, values, self.threads).seconds
+            beyond = math.pow(2.0, strain(plan, values))
+            return predict(plan, values, self.threads).seconds * beyond
         except DiagnosticError as error:
             self._count(error.diagnostics[0])
             return math.inf
+
+    def at_sizes(self) -> list[int]:
+        """The point that the plan chooses for these sizes, if it is one of the space."""
+        name = named(self.space.at_sizes(known_sizes(self.symbols, self.params)))
+        return [self._names[name]] if name in self._names else []
 
     def _count(self, why: Diagnostic) -> None:
         before = self.illegal.get(why.code, Illegal(why.code, 0, why.message))
@@ -324,13 +333,15 @@ def _measured_again(
 
 
 def search_of(kernels: Kernels, limits: Limits, start: Sequence[int]) -> Search:
-    """The search, which begins with the points `start`, and whose clock is that of `kernels`."""
+    """The search, which begins with the points `start` and the cost model's choice at these sizes,
+    and whose clock is that of `kernels`."""
 
     def after(share: float) -> Callable[[], bool]:
         return lambda: time.monotonic() - kernels.started >= share * limits.budget
 
     strategy = STRATEGIES[limits.strategy]()
-    return Search(kernels, strategy, limits.seed, start, after(1.0), after(_PLANNING))
+    first = list(dict.fromkeys([*start, *kernels.at_sizes()]))
+    return Search(kernels, strategy, limits.seed, first, after(1.0), after(_PLANNING))
 
 
 def _verified(

@@ -3,16 +3,12 @@ times say."""
 
 from __future__ import annotations
 
-import importlib.util
 import statistics
-import sys
-from functools import cache
-from pathlib import Path
-from types import ModuleType
 
 import attrs
 import numpy as np
 import pytest
+from benchmark_scripts import benchmark
 from example_targets import EXAMPLES, LOWERED
 
 from sketchc.api.sketches import load_sketch
@@ -21,8 +17,6 @@ from sketchc.lowering.cost.reuse import traffic
 from sketchc.lowering.cost.work import LaunchWork, work_of
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.plan import Plan
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def plan_of(name: str, target: str = "cpp", **constants: int) -> Plan:
@@ -103,18 +97,8 @@ def test_programs_at_the_same_time_share_a_cache() -> None:
 # ---------------------------------------------------------------- against recorded times
 
 
-@cache
-def benchmark(name: str = "cost_model") -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / f"benchmarks/{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_predictions_rank_the_recorded_points() -> None:
-    module = benchmark()
+    module = benchmark("cost_model")
     recorded = module.load(module.DATA)
     fitted, held_out = [], []
     for name, rows in recorded["spaces"].items():
@@ -132,8 +116,7 @@ def test_predictions_rank_the_recorded_points() -> None:
     assert min(held_out) >= 0.4
 
 
-def test_predictions_rank_the_points_recorded_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "cost_model", benchmark())
+def test_predictions_rank_the_points_recorded_on_a_gpu() -> None:
     module = benchmark("gpu_spaces")
     fitted, held_out = [], []
     for name, space in module.load(module.DATA)["spaces"].items():
@@ -168,7 +151,7 @@ def test_sizes_decide_what_the_sketch_leaves_open() -> None:
 def test_a_choice_is_never_predicted_to_be_worse_than_the_aims() -> None:
     for name in ("sum_middle", "causal_attention", "conv2d"):
         tree = load_sketch(str(EXAMPLES / f"{name}.sketch"))[1]
-        sizes = benchmark().CASES[name][0]
+        sizes = benchmark("cost_model").CASES[name][0]
         times = []
         for given in (sizes, None):
             plan = build_plan(tree, "cpp", sizes=given).plan

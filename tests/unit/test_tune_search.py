@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from synthetic_spaces import SyntheticProblem, synthetic
 
-from sketchc.runtime.tune.search import BATCH, FIRST_BATCH, STRATEGIES, Search
+from sketchc.runtime.tune.search import BATCH, FIRST_BATCH, STRATEGIES, Search, spread
 from sketchc.runtime.tune.surrogate import improvement_scores, standardised
 
 SPACES = range(8)
@@ -177,3 +177,22 @@ def test_the_surrogate_takes_few_and_equal_points(times: list[float]) -> None:
     features = standardised(np.array([[1.0, math.pi]] * 4))
     scores = improvement_scores(features[: len(times)], np.array(times), features)
     assert np.isfinite(scores).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_neighbours_come_after_all_points_that_have_none(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    vectors = random.integers(0, 5, (60, 3)).astype(np.float64)
+    ranked = [int(point) for point in random.permutation(60)]
+    order = list(spread(ranked, vectors))
+    assert sorted(order) == sorted(ranked)
+    assert order[0] == ranked[0]
+    places = {point: place for place, point in enumerate(ranked)}
+
+    def near(point: int, others: list[int]) -> bool:
+        return any(np.abs(vectors[point] - vectors[other]).sum() < 2 for other in others)
+
+    first = [point for n, point in enumerate(order) if not near(point, order[:n])]
+    assert order[: len(first)] == first == sorted(first, key=places.__getitem__)
+    rest = order[len(first) :]
+    assert rest == sorted(rest, key=places.__getitem__)

@@ -127,3 +127,34 @@ def test_of_a_large_product_the_same_part_is_taken_each_time() -> None:
     assert first == second
     assert MOST_POINTS <= len(first) <= MOST_POINTS + 1
     assert first[0] == space(text).default
+
+
+SIZES = {
+    "matmul": {"M": 2048, "N": 2048, "K": 2048},
+    "matmul_half": {"M": 40, "N": 4096, "K": 64},
+    "sum_middle": {"B": 8, "M": 1024, "N": 1536},
+    "rms": {"B": 16, "F": 64, "D1": 256, "D2": 256},
+}
+
+
+@pytest.mark.parametrize("target", ["cpp", "triton_cuda"])
+@pytest.mark.parametrize("name", SIZES)
+def test_the_choice_at_sizes_is_a_point_and_plans_as_the_planner_does(
+    name: str, target: str
+) -> None:
+    found = example(name, target)
+    point = found.at_sizes(SIZES[name])
+    assert point in found.points
+    tree, _ = parse(Source("x.sketch", (EXAMPLES / f"{name}.sketch").read_text("utf-8")))
+    assert tree is not None
+    wanted = planner(tree.sketches[0], target, sizes=SIZES[name]).plan({}).plan
+    plan = found.plan(point).plan
+    assert {c.name: c.value for c in plan.sketch.constants} == {
+        c.name: c.value for c in wanted.sketch.constants
+    }
+    asked = {name: value for name, value in plan.options.items() if value}
+    assert asked == wanted.options
+
+
+def test_what_is_set_is_no_choice_at_sizes() -> None:
+    assert example("matmul", TM=32).at_sizes(SIZES["matmul"]).keys() == {"TN", "TK"}
