@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import attrs
@@ -40,6 +40,23 @@ class PythonLines(TracedLines):
         if all(line.lstrip().startswith("#") for line in self.lines[first:]):
             self.line("pass")
         self.indent = outer
+
+
+def loaded(lines: Sequence[str]) -> set[str]:
+    """The names that statements read."""
+    return {name.id for name in _names(lines) if isinstance(name.ctx, ast.Load)}
+
+
+def stored(lines: Sequence[str]) -> list[str]:
+    """The names that statements bind, in order."""
+    found = (name.id for name in _names(lines) if isinstance(name.ctx, ast.Store))
+    return list(dict.fromkeys(found))
+
+
+def _names(lines: Sequence[str]) -> list[ast.Name]:
+    tree = ast.parse(textwrap.dedent("\n".join(lines)))
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    return sorted(found, key=lambda node: (node.lineno, node.col_offset))
 
 
 def comment(text: str, indent: str) -> list[str]:
