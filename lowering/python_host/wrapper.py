@@ -74,7 +74,7 @@ class Wrapper(Host, PythonLines, ABC):
         names = mentioned(self.plan.sketch, condition)
         shown = ", ".join(f"{name} = {{{self.names[name]}}}" for name in names)
         message = f'f"{text.replace("{", "{{").replace("}", "}}")} ({shown})"'
-        if not shown or len(message) > WIDTH - 10:
+        if not shown or len(message) > WIDTH - len(self.indent) - 6:
             message = f'"{text}"'
         self.line(f"require({self._holds(condition)}, {message})")
 
@@ -211,7 +211,7 @@ class Wrapper(Host, PythonLines, ABC):
         remembered = self.call("remembered", "PLANS", "arguments", _tuple(list(kept.values())))
         self.line(f"plan = {remembered}", "    ")
         if kept:
-            self.line(f"{', '.join(kept)}{',' if len(kept) == 1 else ''} = plan")
+            self.line(f"{', '.join(kept) if len(kept) > 1 else _tuple([*kept])} = plan")
 
     def _signature(self) -> None:
         sketch = self.plan.sketch
@@ -377,18 +377,28 @@ class Wrapper(Host, PythonLines, ABC):
     def _arguments(self) -> None:
         """Allocate outputs, or take those that are given; refuse overlaps."""
         given = out_required(self.plan.sketch)
+        always = given or self._by_role(ir.Role.INOUT)
+        checked = len(self._results) and len(self._inputs) + len(self._outputs) > 1
         if self._outputs and not given:
-            self.line("if out is None:")
-            for tensor in self._outputs:
-                self._allocate(tensor, "    ")
-            self.line("else:")
-            self._unpack_out("    ")
-        if len(self._results) and len(self._inputs) + len(self._outputs) > 1:
+            self._take_outputs(several_lines=len(self._outputs) > 1 or (checked and not always))
+        if checked:
             outputs = ", ".join(f'"{t.name}": {self.names[t.name]}' for t in self._results)
             others = ", ".join(self._entry(t) for t in self._by_role(ir.Role.IN))
             call = self.call("check_overlap", f"{{{outputs}}}", f"{{{others}}}")
-            always = given or self._by_role(ir.Role.INOUT)
             self.line(call, "" if always else "    ")
+
+    def _take_outputs(self, *, several_lines: bool) -> None:
+        """Allocate outputs that are not given."""
+        first = self._outputs[0]
+        line = f"{self.names[first.name]} = {self._empty(first)} if out is None else out"
+        if not several_lines and len(self.indent) + len(line) <= WIDTH:
+            self.line(line)
+            return
+        self.line("if out is None:")
+        for tensor in self._outputs:
+            self._allocate(tensor, "    ")
+        self.line("else:")
+        self._unpack_out("    ")
 
     def _check(self, tensor: ir.Tensor, deeper: str = "") -> None:
         name, dtype = self.names[tensor.name], TORCH[tensor.dtype]
@@ -411,9 +421,11 @@ class Wrapper(Host, PythonLines, ABC):
         self.line(call, deeper)
 
     def _allocate(self, tensor: ir.Tensor, deeper: str = "") -> None:
+        self.line(f"{self.names[tensor.name]} = {self._empty(tensor)}", deeper)
+
+    def _empty(self, tensor: ir.Tensor) -> str:
         kind = f"dtype={TORCH[tensor.dtype]}, device=device"
-        made = f"torch.empty({self._shape(tensor)}, {kind})"
-        self.line(f"{self.names[tensor.name]} = {made}", deeper)
+        return f"torch.empty({self._shape(tensor)}, {kind})"
 
     def _make_dense(self) -> None:
         """Copy arguments that are not row-major; allocate workspaces; set initial values."""

@@ -118,6 +118,14 @@ def _expression(prefix: str, node: ast.expr, text: str, suffix: str, indent: str
         case ast.Tuple(elts=elements) if elements:
             parts = [("", element) for element in elements]
             return _listed(f"{prefix}(", parts, text, f"){suffix}", indent)
+        case ast.List(elts=elements) if elements:
+            parts = [("", element) for element in elements]
+            return _listed(f"{prefix}[", parts, text, f"]{suffix}", indent)
+        case ast.Constant(value=str(said)) if suffix == ",":
+            room = WIDTH - len(indent) - len(prefix) - 4
+            pieces = textwrap.wrap(said, room, drop_whitespace=False, break_on_hyphens=False)
+            quoted = [f'{indent}{prefix}"{piece}"' for piece in pieces]
+            return [*quoted[:-1], quoted[-1] + suffix]
         case ast.Dict(keys=keys, values=values) if keys:
             starts = ("**" if key is None else f"{_source(key, text)}: " for key in keys)
             entries = list(zip(starts, values, strict=True))

@@ -203,10 +203,7 @@ def group_norm(
             N * groups * CG * (H * W) == N * C * H * W,
             "the sketch needs N*groups*CG*(H*W) == N*C*H*W",
         )
-        require(
-            groups >= 1 and C == CG * groups,
-            f"the sketch needs groups >= 1 and C == CG*groups (C = {C}, CG = {CG}, groups = {groups})",
-        )
+        require(groups >= 1 and C == CG * groups, "the sketch needs groups >= 1 and C == CG*groups")
         largest_ = (
             CG * H * N * W * groups
             + 2 * CG * H * W

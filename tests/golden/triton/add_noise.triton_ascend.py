@@ -81,7 +81,7 @@ def add_noise(
             Y = out
             check_tensor("Y", Y, torch.float32, (N,), device)
         plan = remembered(PLANS, arguments, (N,))
-    N, = plan
+    (N,) = plan
     if out is None:
         Y = torch.empty((N,), dtype=torch.float32, device=device)
     else:

@@ -94,10 +94,7 @@ def channel_shuffle(
             N * CG * groups * (H * W) == N * C * H * W,
             "the sketch needs N*CG*groups*(H*W) == N*C*H*W",
         )
-        require(
-            groups >= 1 and C == CG * groups,
-            f"the sketch needs groups >= 1 and C == CG*groups (C = {C}, CG = {CG}, groups = {groups})",
-        )
+        require(groups >= 1 and C == CG * groups, "the sketch needs groups >= 1 and C == CG*groups")
         largest = (
             CG * H * N * W * groups + CG * N * groups + CG * N + CG * groups + N * groups + groups
         )

@@ -206,7 +206,8 @@ def conv_transpose2d(
         KW = WEIGHT.shape[3]
         require(
             stride >= 1 and dilation >= 1 and padding >= 0 and output_padding >= 0,
-            "the sketch needs stride >= 1 and dilation >= 1 and padding >= 0 and output_padding >= 0",
+            "the sketch needs stride >= 1 and dilation >= 1 and padding >= 0 and output_padding "
+            ">= 0",
         )
         require(KH * KW >= 1, f"the sketch needs KH*KW >= 1 (KH = {KH}, KW = {KW})")
         require(KW >= 1, f"the sketch needs KW >= 1 (KW = {KW})")

@@ -77,7 +77,7 @@ def histogram_range(
             COUNTS = out
             check_tensor("COUNTS", COUNTS, torch.int32, (LEVELS,), device)
         plan = remembered(PLANS, arguments, (N,))
-    N, = plan
+    (N,) = plan
     if out is None:
         COUNTS = torch.empty((LEVELS,), dtype=torch.int32, device=device)
     else:

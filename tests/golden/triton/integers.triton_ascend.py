@@ -142,7 +142,7 @@ def integers(
             check_tensor("BELOW", BELOW, torch.bool, (N,), device)
             check_tensor("NOT_ABOVE", NOT_ABOVE, torch.bool, (N,), device)
         plan = remembered(PLANS, arguments, (N,))
-    N, = plan
+    (N,) = plan
     if out is None:
         QUOTIENT = torch.empty((N,), dtype=torch.int32, device=device)
         REMAINDER = torch.empty((N,), dtype=torch.int32, device=device)

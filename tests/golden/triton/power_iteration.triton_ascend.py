@@ -143,7 +143,7 @@ def power_iteration(A: torch.Tensor, V: torch.Tensor, STEPS: torch.Tensor) -> to
         check_elements("PRODUCT", (N,))
         check_elements("LARGEST", ())
         plan = remembered(PLANS, arguments, (N,))
-    N, = plan
+    (N,) = plan
     check_overlap({"V": V}, {"A": A, "STEPS": STEPS})
     A_dense = A.contiguous()
     V_dense = V.contiguous()

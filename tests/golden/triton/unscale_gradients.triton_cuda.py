@@ -131,7 +131,12 @@ def unscale_gradients(
             unscale_gradients_kernel,
             programs,
             [GRADIENT_dense, SCALE_dense, Y_dense, FINITE_dense],
-            [0 if SCALE_dense.shape[0] == 1 else SCALE_dense.stride(0), 0 if SCALE_dense.shape[1] == 1 else SCALE_dense.stride(1), M, N],
+            [
+                0 if SCALE_dense.shape[0] == 1 else SCALE_dense.stride(0),
+                0 if SCALE_dense.shape[1] == 1 else SCALE_dense.stride(1),
+                M,
+                N,
+            ],
             TM=TM,
             TN=TN,
             INDEX=index,
