@@ -176,13 +176,13 @@ class Wrapper(Host, PythonLines, ABC):
                 write()
 
     def varying(self, lines: Sequence[str]) -> bool:
-        """Whether these lines need a param, or a name that the host counts or fetches."""
+        """Whether these lines need what may be new at each call: a name that the host counts or
+        fetches, or a param that plans are not made for, since none of their lines needs it."""
         sketch = self.plan.sketch
-        found = {
-            *walk.bound_names(walk.statements(sketch.schedule)),
-            *(p.name for p in sketch.params),
-        }
-        return not loaded(lines).isdisjoint(self.names[name] for name in found)
+        names = {*walk.bound_names(walk.statements(sketch.schedule))}
+        names |= {param.name for param in sketch.params}
+        needed = loaded(lines) - loaded(self._once)
+        return not needed.isdisjoint(self.names[name] for name in names)
 
     def _make_plan(self, every_time: Sequence[str]) -> None:
         """Write how a plan is found or made, of which the lines `every_time` need names."""

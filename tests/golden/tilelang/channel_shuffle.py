@@ -117,8 +117,10 @@ def channel_shuffle(
         else:
             Y = out
             check_tensor("Y", Y, torch.float32, (N, C, H, W), device)
-        plan = remembered(PLANS, arguments, (N, C, H, W, CG))
-    N, C, H, W, CG = plan
+        programs = N * max(groups, 0) * max(CG, 0) * tilelang.cdiv(H * W, T_)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, C, H, W, CG, programs))
+    N, C, H, W, CG, programs = plan
     if out is None:
         Y = torch.empty((N, C, H, W), dtype=torch.float32, device=device)
     else:
@@ -129,8 +131,6 @@ def channel_shuffle(
     X_dense = with_an_element(X_dense)
     Y_dense = with_an_element(Y_dense)
 
-    programs = N * max(groups, 0) * max(CG, 0) * tilelang.cdiv(H * W, T_)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         width = lanes_at_once(4, [W], X_dense, Y_dense)
         channel_shuffle_kernel(width)(

@@ -320,8 +320,14 @@ def conv2d(
         else:
             Y = out
             check_tensor("Y", Y, torch.float32, (N, O_, OH, OW), device)
-        plan = remembered(PLANS, arguments, (BIAS_given, N, C, H, W, O_, CG, KH, KW, OG, OH, OW))
-    BIAS_given, N, C, H, W, O_, CG, KH, KW, OG, OH, OW = plan
+        programs = (
+            max(groups, 0) * max(tilelang.cdiv(OG, TO), 0) * max(tilelang.cdiv(N * OH * OW, TP), 0)
+        )
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(
+            PLANS, arguments, (BIAS_given, N, C, H, W, O_, CG, KH, KW, OG, OH, OW, programs)
+        )
+    BIAS_given, N, C, H, W, O_, CG, KH, KW, OG, OH, OW, programs = plan
     if out is None:
         Y = torch.empty((N, O_, OH, OW), dtype=torch.float32, device=device)
     else:
@@ -338,10 +344,6 @@ def conv2d(
     BIAS_dense = with_an_element(BIAS_dense)
     Y_dense = with_an_element(Y_dense)
 
-    programs = (
-        max(groups, 0) * max(tilelang.cdiv(OG, TO), 0) * max(tilelang.cdiv(N * OH * OW, TP), 0)
-    )
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         conv2d_kernel()(
             X_dense.view(-1),

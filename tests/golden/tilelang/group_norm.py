@@ -222,8 +222,10 @@ def group_norm(
         else:
             Y = out
             check_tensor("Y", Y, torch.float32, (N, C, H, W), device)
-        plan = remembered(PLANS, arguments, (N, C, H, W, CG))
-    N, C, H, W, CG = plan
+        programs = N * max(groups, 0)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, C, H, W, CG, programs))
+    N, C, H, W, CG, programs = plan
     if out is None:
         Y = torch.empty((N, C, H, W), dtype=torch.float32, device=device)
     else:
@@ -238,8 +240,6 @@ def group_norm(
     BIAS_dense = with_an_element(BIAS_dense)
     Y_dense = with_an_element(Y_dense)
 
-    programs = N * max(groups, 0)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         width = lanes_at_once(4, [W], X_dense, WEIGHT_dense, BIAS_dense, Y_dense)
         group_norm_kernel(width)(

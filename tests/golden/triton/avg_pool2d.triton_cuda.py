@@ -102,7 +102,7 @@ def avg_pool2d_kernel(
 
 
 # The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, kind_of,
-# remembered, row_major, check_overlap, integer_kind, launch_kernel.
+# remembered, row_major, check_overlap, launch_kernel.
 
 
 #: What earlier calls have found out, by what their arguments are like.
@@ -181,8 +181,77 @@ def avg_pool2d(
         else:
             Y = out
             check_tensor("Y", Y, torch.float32, (N, C, OH, OW), device)
-        plan = remembered(PLANS, arguments, (N, C, H, W, OH, OW, {}))
-    N, C, H, W, OH, OW, launches = plan
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(
+            C * N * abs(OH) * abs(OW)
+            + C * N * abs(OH)
+            + C * N * abs(OW)
+            + C * abs(OH) * abs(OW)
+            + N * abs(OH) * abs(OW)
+            + 4 * C * N
+            + C * abs(OH)
+            + C * abs(OW)
+            + N * abs(OH)
+            + N * abs(OW)
+            + abs(OH) * abs(OW)
+            + 4 * C
+            + 4 * N
+            + abs(OH)
+            + abs(OW)
+            + 4,
+            C * H * N * W
+            + C * H * W
+            + W * abs(OH) * abs(stride)
+            + W * abs(kernel_size)
+            + W * abs(padding)
+            + 48 * W * abs(stride)
+            + abs(OW) * abs(stride)
+            + W
+            + abs(kernel_size)
+            + abs(padding)
+            + 192 * abs(stride)
+            + 1,
+            abs(OH) * abs(stride) + H + abs(kernel_size) + abs(padding) + 17 * abs(stride) + 2,
+            abs(OH) * abs(stride) + H + abs(kernel_size) + abs(padding) + 16 * abs(stride) + 3,
+            abs(OW) * abs(stride) + W + abs(kernel_size) + abs(padding) + 65 * abs(stride) + 2,
+            abs(OW) * abs(stride) + W + abs(kernel_size) + abs(padding) + 64 * abs(stride) + 3,
+            abs(OH) + 48,
+            2 * abs(OH) * abs(stride) + H + abs(kernel_size) + 2 * abs(padding) + 96 * abs(stride),
+            2 * abs(OW) * abs(stride) + W + abs(kernel_size) + 2 * abs(padding) + 384 * abs(stride),
+            4 * abs(OH) * abs(OW) * abs(stride) * abs(stride)
+            + 2 * H * abs(OW) * abs(stride)
+            + 2 * W * abs(OH) * abs(stride)
+            + 2 * abs(OH) * abs(kernel_size) * abs(stride)
+            + 4 * abs(OH) * abs(padding) * abs(stride)
+            + 768 * abs(OH) * abs(stride) * abs(stride)
+            + 2 * abs(OW) * abs(kernel_size) * abs(stride)
+            + 4 * abs(OW) * abs(padding) * abs(stride)
+            + 192 * abs(OW) * abs(stride) * abs(stride)
+            + H * W
+            + H * abs(kernel_size)
+            + 2 * H * abs(padding)
+            + 384 * H * abs(stride)
+            + W * abs(kernel_size)
+            + 2 * W * abs(padding)
+            + 96 * W * abs(stride)
+            + abs(kernel_size) * abs(kernel_size)
+            + 4 * abs(kernel_size) * abs(padding)
+            + 480 * abs(kernel_size) * abs(stride)
+            + 4 * abs(padding) * abs(padding)
+            + 960 * abs(padding) * abs(stride)
+            + 36864 * abs(stride) * abs(stride),
+            C * N * abs(OH) * abs(OW)
+            + C * abs(OH) * abs(OW)
+            + abs(OH) * abs(OW)
+            + 49 * abs(OW)
+            + 192,
+            2 * abs(OH) + 16,
+        )
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = N * C * max(triton.cdiv(OH, TH), 0) * max(triton.cdiv(OW, TW), 0)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, C, H, W, OH, OW, index, programs, {}))
+    N, C, H, W, OH, OW, index, programs, launches = plan
     if out is None:
         Y = torch.empty((N, C, OH, OW), dtype=torch.float32, device=device)
     else:
@@ -191,75 +260,10 @@ def avg_pool2d(
     X_dense = X.contiguous()
     Y_dense = row_major(Y)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(
-        C * N * abs(OH) * abs(OW)
-        + C * N * abs(OH)
-        + C * N * abs(OW)
-        + C * abs(OH) * abs(OW)
-        + N * abs(OH) * abs(OW)
-        + 4 * C * N
-        + C * abs(OH)
-        + C * abs(OW)
-        + N * abs(OH)
-        + N * abs(OW)
-        + abs(OH) * abs(OW)
-        + 4 * C
-        + 4 * N
-        + abs(OH)
-        + abs(OW)
-        + 4,
-        C * H * N * W
-        + C * H * W
-        + W * abs(OH) * abs(stride)
-        + W * abs(kernel_size)
-        + W * abs(padding)
-        + 48 * W * abs(stride)
-        + abs(OW) * abs(stride)
-        + W
-        + abs(kernel_size)
-        + abs(padding)
-        + 192 * abs(stride)
-        + 1,
-        abs(OH) * abs(stride) + H + abs(kernel_size) + abs(padding) + 17 * abs(stride) + 2,
-        abs(OH) * abs(stride) + H + abs(kernel_size) + abs(padding) + 16 * abs(stride) + 3,
-        abs(OW) * abs(stride) + W + abs(kernel_size) + abs(padding) + 65 * abs(stride) + 2,
-        abs(OW) * abs(stride) + W + abs(kernel_size) + abs(padding) + 64 * abs(stride) + 3,
-        abs(OH) + 48,
-        2 * abs(OH) * abs(stride) + H + abs(kernel_size) + 2 * abs(padding) + 96 * abs(stride),
-        2 * abs(OW) * abs(stride) + W + abs(kernel_size) + 2 * abs(padding) + 384 * abs(stride),
-        4 * abs(OH) * abs(OW) * abs(stride) * abs(stride)
-        + 2 * H * abs(OW) * abs(stride)
-        + 2 * W * abs(OH) * abs(stride)
-        + 2 * abs(OH) * abs(kernel_size) * abs(stride)
-        + 4 * abs(OH) * abs(padding) * abs(stride)
-        + 768 * abs(OH) * abs(stride) * abs(stride)
-        + 2 * abs(OW) * abs(kernel_size) * abs(stride)
-        + 4 * abs(OW) * abs(padding) * abs(stride)
-        + 192 * abs(OW) * abs(stride) * abs(stride)
-        + H * W
-        + H * abs(kernel_size)
-        + 2 * H * abs(padding)
-        + 384 * H * abs(stride)
-        + W * abs(kernel_size)
-        + 2 * W * abs(padding)
-        + 96 * W * abs(stride)
-        + abs(kernel_size) * abs(kernel_size)
-        + 4 * abs(kernel_size) * abs(padding)
-        + 480 * abs(kernel_size) * abs(stride)
-        + 4 * abs(padding) * abs(padding)
-        + 960 * abs(padding) * abs(stride)
-        + 36864 * abs(stride) * abs(stride),
-        C * N * abs(OH) * abs(OW) + C * abs(OH) * abs(OW) + abs(OH) * abs(OW) + 49 * abs(OW) + 192,
-        2 * abs(OH) + 16,
-    )
-    index = tl.int64 if index_bound >= 2**31 else tl.int32
-    programs = N * C * max(triton.cdiv(OH, TH), 0) * max(triton.cdiv(OW, TW), 0)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         launch_kernel(
             launches,
-            (0, integer_kind(kernel_size), integer_kind(stride), integer_kind(padding), index),
+            0,
             avg_pool2d_kernel,
             programs,
             [X_dense, Y_dense],

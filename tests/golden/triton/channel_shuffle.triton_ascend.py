@@ -105,8 +105,43 @@ def channel_shuffle(
         else:
             Y = out
             check_tensor("Y", Y, torch.float32, (N, C, H, W), device)
-        plan = remembered(PLANS, arguments, (N, C, H, W, CG))
-    N, C, H, W, CG = plan
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(
+            H,
+            W,
+            H * N * W * abs(CG) * abs(groups)
+            + H * N * W * abs(CG)
+            + H * N * W * abs(groups)
+            + H * W * abs(CG) * abs(groups)
+            + H * N * W
+            + H * W * abs(CG)
+            + H * W * abs(groups)
+            + 2 * N * abs(CG) * abs(groups)
+            + H * W
+            + 2 * N * abs(CG)
+            + 2 * N * abs(groups)
+            + 2 * abs(CG) * abs(groups)
+            + 2 * N
+            + 2 * abs(CG)
+            + 2 * abs(groups)
+            + 2,
+            H * N * W * abs(CG) * abs(groups)
+            + H * W * abs(CG) * abs(groups)
+            + H * W * abs(CG)
+            + H * W
+            + 3072,
+            2 * H * W + 1024,
+            H * N * W * abs(CG) * abs(groups)
+            + H * W * abs(CG) * abs(groups)
+            + H * W * abs(groups)
+            + H * W
+            + 3072,
+        )
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = N * max(groups, 0) * max(CG, 0) * triton.cdiv(H * W, T)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, C, H, W, CG, index, programs))
+    N, C, H, W, CG, index, programs = plan
     if out is None:
         Y = torch.empty((N, C, H, W), dtype=torch.float32, device=device)
     else:
@@ -115,41 +150,6 @@ def channel_shuffle(
     X_dense = X.contiguous()
     Y_dense = row_major(Y)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(
-        H,
-        W,
-        H * N * W * abs(CG) * abs(groups)
-        + H * N * W * abs(CG)
-        + H * N * W * abs(groups)
-        + H * W * abs(CG) * abs(groups)
-        + H * N * W
-        + H * W * abs(CG)
-        + H * W * abs(groups)
-        + 2 * N * abs(CG) * abs(groups)
-        + H * W
-        + 2 * N * abs(CG)
-        + 2 * N * abs(groups)
-        + 2 * abs(CG) * abs(groups)
-        + 2 * N
-        + 2 * abs(CG)
-        + 2 * abs(groups)
-        + 2,
-        H * N * W * abs(CG) * abs(groups)
-        + H * W * abs(CG) * abs(groups)
-        + H * W * abs(CG)
-        + H * W
-        + 3072,
-        2 * H * W + 1024,
-        H * N * W * abs(CG) * abs(groups)
-        + H * W * abs(CG) * abs(groups)
-        + H * W * abs(groups)
-        + H * W
-        + 3072,
-    )
-    index = tl.int64 if index_bound >= 2**31 else tl.int32
-    programs = N * max(groups, 0) * max(CG, 0) * triton.cdiv(H * W, T)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         channel_shuffle_kernel[(min(programs, 40),)](
             X_dense, Y_dense, N, H, W, CG, groups, T=T, INDEX=index

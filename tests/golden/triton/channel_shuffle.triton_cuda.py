@@ -51,7 +51,7 @@ def channel_shuffle_kernel(
 
 
 # The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, kind_of,
-# remembered, row_major, check_overlap, integer_kind, launch_kernel.
+# remembered, row_major, check_overlap, launch_kernel.
 
 
 #: What earlier calls have found out, by what their arguments are like.
@@ -101,8 +101,43 @@ def channel_shuffle(
         else:
             Y = out
             check_tensor("Y", Y, torch.float32, (N, C, H, W), device)
-        plan = remembered(PLANS, arguments, (N, C, H, W, CG, {}))
-    N, C, H, W, CG, launches = plan
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(
+            H,
+            W,
+            H * N * W * abs(CG) * abs(groups)
+            + H * N * W * abs(CG)
+            + H * N * W * abs(groups)
+            + H * W * abs(CG) * abs(groups)
+            + H * N * W
+            + H * W * abs(CG)
+            + H * W * abs(groups)
+            + 2 * N * abs(CG) * abs(groups)
+            + H * W
+            + 2 * N * abs(CG)
+            + 2 * N * abs(groups)
+            + 2 * abs(CG) * abs(groups)
+            + 2 * N
+            + 2 * abs(CG)
+            + 2 * abs(groups)
+            + 2,
+            H * N * W * abs(CG) * abs(groups)
+            + H * W * abs(CG) * abs(groups)
+            + H * W * abs(CG)
+            + H * W
+            + 3072,
+            2 * H * W + 1024,
+            H * N * W * abs(CG) * abs(groups)
+            + H * W * abs(CG) * abs(groups)
+            + H * W * abs(groups)
+            + H * W
+            + 3072,
+        )
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = N * max(groups, 0) * max(CG, 0) * triton.cdiv(H * W, T)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, C, H, W, CG, index, programs, {}))
+    N, C, H, W, CG, index, programs, launches = plan
     if out is None:
         Y = torch.empty((N, C, H, W), dtype=torch.float32, device=device)
     else:
@@ -111,45 +146,10 @@ def channel_shuffle(
     X_dense = X.contiguous()
     Y_dense = row_major(Y)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(
-        H,
-        W,
-        H * N * W * abs(CG) * abs(groups)
-        + H * N * W * abs(CG)
-        + H * N * W * abs(groups)
-        + H * W * abs(CG) * abs(groups)
-        + H * N * W
-        + H * W * abs(CG)
-        + H * W * abs(groups)
-        + 2 * N * abs(CG) * abs(groups)
-        + H * W
-        + 2 * N * abs(CG)
-        + 2 * N * abs(groups)
-        + 2 * abs(CG) * abs(groups)
-        + 2 * N
-        + 2 * abs(CG)
-        + 2 * abs(groups)
-        + 2,
-        H * N * W * abs(CG) * abs(groups)
-        + H * W * abs(CG) * abs(groups)
-        + H * W * abs(CG)
-        + H * W
-        + 3072,
-        2 * H * W + 1024,
-        H * N * W * abs(CG) * abs(groups)
-        + H * W * abs(CG) * abs(groups)
-        + H * W * abs(groups)
-        + H * W
-        + 3072,
-    )
-    index = tl.int64 if index_bound >= 2**31 else tl.int32
-    programs = N * max(groups, 0) * max(CG, 0) * triton.cdiv(H * W, T)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         launch_kernel(
             launches,
-            (0, integer_kind(groups), index),
+            0,
             channel_shuffle_kernel,
             programs,
             [X_dense, Y_dense],

@@ -258,8 +258,71 @@ def conv2d(
         else:
             Y = out
             check_tensor("Y", Y, torch.float32, (N, O_, OH, OW), device)
-        plan = remembered(PLANS, arguments, (BIAS_given, N, C, H, W, O_, CG, KH, KW, OG, OH, OW))
-    BIAS_given, N, C, H, W, O_, CG, KH, KW, OG, OH, OW = plan
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(
+            N,
+            abs(OH),
+            N * abs(OH),
+            N * abs(OG) * abs(OH) * abs(OW) * abs(groups)
+            + N * abs(OG) * abs(OH) * abs(OW)
+            + N * abs(OH) * abs(OW) * abs(groups)
+            + N * abs(OH) * abs(OW)
+            + abs(OG) * abs(groups)
+            + abs(OG)
+            + 4 * abs(groups)
+            + 4,
+            N * abs(OH) * abs(OW) + abs(OH) * abs(OW) + 384,
+            N * abs(OH) * abs(OW) + abs(OW) + 384,
+            abs(OG) * abs(groups) + abs(OG) + 384,
+            CG,
+            KH,
+            CG * KH,
+            CG * KH * KW + KH * KW + 192,
+            CG * KH * KW + CG * abs(groups) + 192,
+            abs(stride),
+            CG * KH * KW + KW + 192,
+            abs(dilation),
+            KH * abs(dilation) + abs(OH) * abs(stride) + abs(padding),
+            O_,
+            CG * KH * KW * O_,
+            CG * KH * KW * abs(OG) * abs(groups)
+            + CG * KH * KW * abs(OG)
+            + 385 * CG * KH * KW
+            + 192,
+            2 * abs(OG) + 128,
+            C,
+            H,
+            W,
+            C * H * N * W,
+            C * H * N * W * abs(OH) * abs(OW)
+            + CG * H * KH * KW * W
+            + CG * H * W * abs(groups)
+            + 384 * C * H * W
+            + KH * W * abs(dilation)
+            + W * abs(OH) * abs(stride)
+            + 192 * H * W
+            + KW * abs(dilation)
+            + W * abs(padding)
+            + abs(OW) * abs(stride)
+            + abs(padding),
+            2 * N * abs(OH) * abs(OW) + 128,
+            N * O_ * abs(OH) * abs(OW),
+            N * O_ * abs(OH) * abs(OH) * abs(OW) * abs(OW)
+            + abs(OG) * abs(OH) * abs(OW) * abs(groups)
+            + 384 * O_ * abs(OH) * abs(OW)
+            + abs(OG) * abs(OH) * abs(OW)
+            + 385 * abs(OH) * abs(OW)
+            + abs(OW),
+        )
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = (
+            max(groups, 0) * max(triton.cdiv(OG, TO), 0) * max(triton.cdiv(N * OH * OW, TP), 0)
+        )
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(
+            PLANS, arguments, (BIAS_given, N, C, H, W, O_, CG, KH, KW, OG, OH, OW, index, programs)
+        )
+    BIAS_given, N, C, H, W, O_, CG, KH, KW, OG, OH, OW, index, programs = plan
     if out is None:
         Y = torch.empty((N, O_, OH, OW), dtype=torch.float32, device=device)
     else:
@@ -276,62 +339,6 @@ def conv2d(
     BIAS_dense = with_an_element(BIAS_dense)
     Y_dense = with_an_element(Y_dense)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(
-        N,
-        abs(OH),
-        N * abs(OH),
-        N * abs(OG) * abs(OH) * abs(OW) * abs(groups)
-        + N * abs(OG) * abs(OH) * abs(OW)
-        + N * abs(OH) * abs(OW) * abs(groups)
-        + N * abs(OH) * abs(OW)
-        + abs(OG) * abs(groups)
-        + abs(OG)
-        + 4 * abs(groups)
-        + 4,
-        N * abs(OH) * abs(OW) + abs(OH) * abs(OW) + 384,
-        N * abs(OH) * abs(OW) + abs(OW) + 384,
-        abs(OG) * abs(groups) + abs(OG) + 384,
-        CG,
-        KH,
-        CG * KH,
-        CG * KH * KW + KH * KW + 192,
-        CG * KH * KW + CG * abs(groups) + 192,
-        abs(stride),
-        CG * KH * KW + KW + 192,
-        abs(dilation),
-        KH * abs(dilation) + abs(OH) * abs(stride) + abs(padding),
-        O_,
-        CG * KH * KW * O_,
-        CG * KH * KW * abs(OG) * abs(groups) + CG * KH * KW * abs(OG) + 385 * CG * KH * KW + 192,
-        2 * abs(OG) + 128,
-        C,
-        H,
-        W,
-        C * H * N * W,
-        C * H * N * W * abs(OH) * abs(OW)
-        + CG * H * KH * KW * W
-        + CG * H * W * abs(groups)
-        + 384 * C * H * W
-        + KH * W * abs(dilation)
-        + W * abs(OH) * abs(stride)
-        + 192 * H * W
-        + KW * abs(dilation)
-        + W * abs(padding)
-        + abs(OW) * abs(stride)
-        + abs(padding),
-        2 * N * abs(OH) * abs(OW) + 128,
-        N * O_ * abs(OH) * abs(OW),
-        N * O_ * abs(OH) * abs(OH) * abs(OW) * abs(OW)
-        + abs(OG) * abs(OH) * abs(OW) * abs(groups)
-        + 384 * O_ * abs(OH) * abs(OW)
-        + abs(OG) * abs(OH) * abs(OW)
-        + 385 * abs(OH) * abs(OW)
-        + abs(OW),
-    )
-    index = tl.int64 if index_bound >= 2**31 else tl.int32
-    programs = max(groups, 0) * max(triton.cdiv(OG, TO), 0) * max(triton.cdiv(N * OH * OW, TP), 0)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         conv2d_kernel[(min(programs, 20),)](
             X_dense,

@@ -138,7 +138,7 @@ def conv2d_kernel(
 
 
 # The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, kind_of,
-# remembered, row_major, absent, check_overlap, integer_kind, launch_kernel.
+# remembered, row_major, absent, check_overlap, launch_kernel.
 
 
 #: What earlier calls have found out, by what their arguments are like.
@@ -235,10 +235,70 @@ def conv2d(
         else:
             Y = out
             check_tensor("Y", Y, torch.float32, (N, O_, OH, OW), device)
-        plan = remembered(
-            PLANS, arguments, (BIAS_given, N, C, H, W, O_, CG, KH, KW, OG, OH, OW, {})
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(
+            N,
+            abs(OH),
+            N * abs(OH),
+            N * abs(OG) * abs(OH) * abs(OW) * abs(groups)
+            + N * abs(OG) * abs(OH) * abs(OW)
+            + N * abs(OH) * abs(OW) * abs(groups)
+            + N * abs(OH) * abs(OW)
+            + abs(OG) * abs(groups)
+            + abs(OG)
+            + 4 * abs(groups)
+            + 4,
+            N * abs(OH) * abs(OW) + abs(OH) * abs(OW) + 384,
+            N * abs(OH) * abs(OW) + abs(OW) + 384,
+            abs(OG) * abs(groups) + abs(OG) + 384,
+            CG,
+            KH,
+            CG * KH,
+            CG * KH * KW + KH * KW + 48,
+            CG * KH * KW + CG * abs(groups) + 48,
+            abs(stride),
+            CG * KH * KW + KW + 48,
+            abs(dilation),
+            KH * abs(dilation) + abs(OH) * abs(stride) + abs(padding),
+            O_,
+            CG * KH * KW * O_,
+            CG * KH * KW * abs(OG) * abs(groups) + CG * KH * KW * abs(OG) + 385 * CG * KH * KW + 48,
+            2 * abs(OG) + 128,
+            C,
+            H,
+            W,
+            C * H * N * W,
+            C * H * N * W * abs(OH) * abs(OW)
+            + CG * H * KH * KW * W
+            + CG * H * W * abs(groups)
+            + 384 * C * H * W
+            + KH * W * abs(dilation)
+            + W * abs(OH) * abs(stride)
+            + 48 * H * W
+            + KW * abs(dilation)
+            + W * abs(padding)
+            + abs(OW) * abs(stride)
+            + abs(padding),
+            2 * N * abs(OH) * abs(OW) + 128,
+            N * O_ * abs(OH) * abs(OW),
+            N * O_ * abs(OH) * abs(OH) * abs(OW) * abs(OW)
+            + abs(OG) * abs(OH) * abs(OW) * abs(groups)
+            + 384 * O_ * abs(OH) * abs(OW)
+            + abs(OG) * abs(OH) * abs(OW)
+            + 385 * abs(OH) * abs(OW)
+            + abs(OW),
         )
-    BIAS_given, N, C, H, W, O_, CG, KH, KW, OG, OH, OW, launches = plan
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = (
+            max(groups, 0) * max(triton.cdiv(OG, TO), 0) * max(triton.cdiv(N * OH * OW, TP), 0)
+        )
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(
+            PLANS,
+            arguments,
+            (BIAS_given, N, C, H, W, O_, CG, KH, KW, OG, OH, OW, index, programs, {}),
+        )
+    BIAS_given, N, C, H, W, O_, CG, KH, KW, OG, OH, OW, index, programs, launches = plan
     if out is None:
         Y = torch.empty((N, O_, OH, OW), dtype=torch.float32, device=device)
     else:
@@ -251,66 +311,10 @@ def conv2d(
     BIAS_dense = BIAS.contiguous() if BIAS_given else absent(torch.float32, device)
     Y_dense = row_major(Y)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(
-        N,
-        abs(OH),
-        N * abs(OH),
-        N * abs(OG) * abs(OH) * abs(OW) * abs(groups)
-        + N * abs(OG) * abs(OH) * abs(OW)
-        + N * abs(OH) * abs(OW) * abs(groups)
-        + N * abs(OH) * abs(OW)
-        + abs(OG) * abs(groups)
-        + abs(OG)
-        + 4 * abs(groups)
-        + 4,
-        N * abs(OH) * abs(OW) + abs(OH) * abs(OW) + 384,
-        N * abs(OH) * abs(OW) + abs(OW) + 384,
-        abs(OG) * abs(groups) + abs(OG) + 384,
-        CG,
-        KH,
-        CG * KH,
-        CG * KH * KW + KH * KW + 48,
-        CG * KH * KW + CG * abs(groups) + 48,
-        abs(stride),
-        CG * KH * KW + KW + 48,
-        abs(dilation),
-        KH * abs(dilation) + abs(OH) * abs(stride) + abs(padding),
-        O_,
-        CG * KH * KW * O_,
-        CG * KH * KW * abs(OG) * abs(groups) + CG * KH * KW * abs(OG) + 385 * CG * KH * KW + 48,
-        2 * abs(OG) + 128,
-        C,
-        H,
-        W,
-        C * H * N * W,
-        C * H * N * W * abs(OH) * abs(OW)
-        + CG * H * KH * KW * W
-        + CG * H * W * abs(groups)
-        + 384 * C * H * W
-        + KH * W * abs(dilation)
-        + W * abs(OH) * abs(stride)
-        + 48 * H * W
-        + KW * abs(dilation)
-        + W * abs(padding)
-        + abs(OW) * abs(stride)
-        + abs(padding),
-        2 * N * abs(OH) * abs(OW) + 128,
-        N * O_ * abs(OH) * abs(OW),
-        N * O_ * abs(OH) * abs(OH) * abs(OW) * abs(OW)
-        + abs(OG) * abs(OH) * abs(OW) * abs(groups)
-        + 384 * O_ * abs(OH) * abs(OW)
-        + abs(OG) * abs(OH) * abs(OW)
-        + 385 * abs(OH) * abs(OW)
-        + abs(OW),
-    )
-    index = tl.int64 if index_bound >= 2**31 else tl.int32
-    programs = max(groups, 0) * max(triton.cdiv(OG, TO), 0) * max(triton.cdiv(N * OH * OW, TP), 0)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         launch_kernel(
             launches,
-            (0, integer_kind(stride), integer_kind(padding), integer_kind(dilation), index),
+            0,
             conv2d_kernel,
             programs,
             [X_dense, WEIGHT_dense, BIAS_dense, Y_dense],

@@ -131,7 +131,7 @@ def conv_transpose2d_kernel(
 
 
 # The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, kind_of,
-# remembered, row_major, check_overlap, integer_kind, launch_kernel.
+# remembered, row_major, check_overlap, launch_kernel.
 
 
 #: What earlier calls have found out, by what their arguments are like.
@@ -212,8 +212,51 @@ def conv_transpose2d(
         else:
             Y = out
             check_tensor("Y", Y, torch.float32, (N, O_, OH, OW), device)
-        plan = remembered(PLANS, arguments, (N, C, H, W, O_, KH, KW, OH, OW, {}))
-    N, C, H, W, O_, KH, KW, OH, OW, launches = plan
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(
+            N,
+            N * abs(OH),
+            N * O_ * abs(OH) * abs(OW) + N * abs(OH) * abs(OW) + O_ + 4,
+            N * abs(OH) * abs(OW) + abs(OH) * abs(OW) + 384,
+            N * abs(OH) * abs(OW) + abs(OW) + 384,
+            O_ + 192,
+            C,
+            KH,
+            C * KH,
+            C * KH * KW + KH * KW + 48,
+            C * KH * KW + KW + 48,
+            abs(dilation),
+            H,
+            W,
+            KH * abs(dilation) + abs(OH) + abs(padding) + abs(stride),
+            KW * abs(dilation) + abs(OW) + abs(padding) + abs(stride),
+            C * H * N * W,
+            C * H * N * W * abs(OH) * abs(OW)
+            + C * H * KH * KW * W
+            + 384 * C * H * W
+            + KH * W * abs(dilation)
+            + 48 * H * W
+            + KW * abs(dilation)
+            + W * abs(OH)
+            + W * abs(padding)
+            + abs(OW)
+            + abs(padding),
+            2 * N * abs(OH) * abs(OW) + 128,
+            2 * C * KH * KW + 16,
+            C * KH * KW * O_,
+            C * KH * KH * KW * KW * O_ + 49 * KH * KW * O_ + 193 * KH * KW + KW,
+            2 * O_ + 64,
+            N * O_ * abs(OH) * abs(OW),
+            N * O_ * abs(OH) * abs(OH) * abs(OW) * abs(OW)
+            + 385 * O_ * abs(OH) * abs(OW)
+            + 193 * abs(OH) * abs(OW)
+            + abs(OW),
+        )
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = max(triton.cdiv(N * OH * OW, TP), 0) * triton.cdiv(O_, TO)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, C, H, W, O_, KH, KW, OH, OW, index, programs, {}))
+    N, C, H, W, O_, KH, KW, OH, OW, index, programs, launches = plan
     if out is None:
         Y = torch.empty((N, O_, OH, OW), dtype=torch.float32, device=device)
     else:
@@ -223,53 +266,10 @@ def conv_transpose2d(
     WEIGHT_dense = WEIGHT.contiguous()
     Y_dense = row_major(Y)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(
-        N,
-        N * abs(OH),
-        N * O_ * abs(OH) * abs(OW) + N * abs(OH) * abs(OW) + O_ + 4,
-        N * abs(OH) * abs(OW) + abs(OH) * abs(OW) + 384,
-        N * abs(OH) * abs(OW) + abs(OW) + 384,
-        O_ + 192,
-        C,
-        KH,
-        C * KH,
-        C * KH * KW + KH * KW + 48,
-        C * KH * KW + KW + 48,
-        abs(dilation),
-        H,
-        W,
-        KH * abs(dilation) + abs(OH) + abs(padding) + abs(stride),
-        KW * abs(dilation) + abs(OW) + abs(padding) + abs(stride),
-        C * H * N * W,
-        C * H * N * W * abs(OH) * abs(OW)
-        + C * H * KH * KW * W
-        + 384 * C * H * W
-        + KH * W * abs(dilation)
-        + 48 * H * W
-        + KW * abs(dilation)
-        + W * abs(OH)
-        + W * abs(padding)
-        + abs(OW)
-        + abs(padding),
-        2 * N * abs(OH) * abs(OW) + 128,
-        2 * C * KH * KW + 16,
-        C * KH * KW * O_,
-        C * KH * KH * KW * KW * O_ + 49 * KH * KW * O_ + 193 * KH * KW + KW,
-        2 * O_ + 64,
-        N * O_ * abs(OH) * abs(OW),
-        N * O_ * abs(OH) * abs(OH) * abs(OW) * abs(OW)
-        + 385 * O_ * abs(OH) * abs(OW)
-        + 193 * abs(OH) * abs(OW)
-        + abs(OW),
-    )
-    index = tl.int64 if index_bound >= 2**31 else tl.int32
-    programs = max(triton.cdiv(N * OH * OW, TP), 0) * triton.cdiv(O_, TO)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         launch_kernel(
             launches,
-            (0, integer_kind(padding), integer_kind(dilation), stride, index),
+            0,
             conv_transpose2d_kernel,
             programs,
             [X_dense, WEIGHT_dense, Y_dense],

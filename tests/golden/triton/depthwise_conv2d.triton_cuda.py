@@ -77,7 +77,7 @@ def depthwise_conv2d_kernel(
 
 
 # The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, kind_of,
-# remembered, row_major, check_overlap, integer_kind, launch_kernel.
+# remembered, row_major, check_overlap, launch_kernel.
 
 
 #: What earlier calls have found out, by what their arguments are like.
@@ -140,8 +140,61 @@ def depthwise_conv2d(
         else:
             Y = out
             check_tensor("Y", Y, torch.float32, (N, C, OH, OW), device)
-        plan = remembered(PLANS, arguments, (N, C, H, W, KH, KW, OH, OW, {}))
-    N, C, H, W, KH, KW, OH, OW, launches = plan
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(
+            C * N * abs(OH) * abs(OW)
+            + 2 * C * N * abs(OH)
+            + C * N * abs(OW)
+            + C * abs(OH) * abs(OW)
+            + N * abs(OH) * abs(OW)
+            + 2 * C * N
+            + 2 * C * abs(OH)
+            + C * abs(OW)
+            + 2 * N * abs(OH)
+            + N * abs(OW)
+            + abs(OH) * abs(OW)
+            + 2 * C
+            + 2 * N
+            + 2 * abs(OH)
+            + abs(OW)
+            + 2,
+            KH + 1,
+            KH * abs(dilation) + abs(OH) * abs(stride) + abs(dilation) + abs(padding),
+            H,
+            C * H * N * W
+            + C * H * W
+            + KH * W * abs(dilation)
+            + W * abs(OH) * abs(stride)
+            + KW * abs(dilation)
+            + W * abs(dilation)
+            + W * abs(padding)
+            + abs(OW) * abs(stride)
+            + abs(dilation)
+            + abs(padding)
+            + 768 * abs(stride),
+            KW * abs(dilation)
+            + abs(OW) * abs(stride)
+            + W
+            + abs(dilation)
+            + abs(padding)
+            + 257 * abs(stride)
+            + 1,
+            KW * abs(dilation)
+            + abs(OW) * abs(stride)
+            + W
+            + abs(dilation)
+            + abs(padding)
+            + 256 * abs(stride)
+            + 2,
+            C * KH * KW + KH * KW + 2 * KW + 1,
+            C * N * abs(OH) * abs(OW) + C * abs(OH) * abs(OW) + abs(OH) * abs(OW) + abs(OW) + 768,
+            2 * abs(OW) + 256,
+        )
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = N * C * max(OH, 0) * max(triton.cdiv(OW, T), 0)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, C, H, W, KH, KW, OH, OW, index, programs, {}))
+    N, C, H, W, KH, KW, OH, OW, index, programs, launches = plan
     if out is None:
         Y = torch.empty((N, C, OH, OW), dtype=torch.float32, device=device)
     else:
@@ -151,63 +204,10 @@ def depthwise_conv2d(
     WEIGHT_dense = WEIGHT.contiguous()
     Y_dense = row_major(Y)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(
-        C * N * abs(OH) * abs(OW)
-        + 2 * C * N * abs(OH)
-        + C * N * abs(OW)
-        + C * abs(OH) * abs(OW)
-        + N * abs(OH) * abs(OW)
-        + 2 * C * N
-        + 2 * C * abs(OH)
-        + C * abs(OW)
-        + 2 * N * abs(OH)
-        + N * abs(OW)
-        + abs(OH) * abs(OW)
-        + 2 * C
-        + 2 * N
-        + 2 * abs(OH)
-        + abs(OW)
-        + 2,
-        KH + 1,
-        KH * abs(dilation) + abs(OH) * abs(stride) + abs(dilation) + abs(padding),
-        H,
-        C * H * N * W
-        + C * H * W
-        + KH * W * abs(dilation)
-        + W * abs(OH) * abs(stride)
-        + KW * abs(dilation)
-        + W * abs(dilation)
-        + W * abs(padding)
-        + abs(OW) * abs(stride)
-        + abs(dilation)
-        + abs(padding)
-        + 768 * abs(stride),
-        KW * abs(dilation)
-        + abs(OW) * abs(stride)
-        + W
-        + abs(dilation)
-        + abs(padding)
-        + 257 * abs(stride)
-        + 1,
-        KW * abs(dilation)
-        + abs(OW) * abs(stride)
-        + W
-        + abs(dilation)
-        + abs(padding)
-        + 256 * abs(stride)
-        + 2,
-        C * KH * KW + KH * KW + 2 * KW + 1,
-        C * N * abs(OH) * abs(OW) + C * abs(OH) * abs(OW) + abs(OH) * abs(OW) + abs(OW) + 768,
-        2 * abs(OW) + 256,
-    )
-    index = tl.int64 if index_bound >= 2**31 else tl.int32
-    programs = N * C * max(OH, 0) * max(triton.cdiv(OW, T), 0)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         launch_kernel(
             launches,
-            (0, integer_kind(stride), integer_kind(dilation), integer_kind(padding), index),
+            0,
             depthwise_conv2d_kernel,
             programs,
             [X_dense, WEIGHT_dense, Y_dense],

@@ -180,8 +180,25 @@ def group_norm(
         else:
             Y = out
             check_tensor("Y", Y, torch.float32, (N, C, H, W), device)
-        plan = remembered(PLANS, arguments, (N, C, H, W, CG))
-    N, C, H, W, CG = plan
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(
+            N * abs(groups) + N + abs(groups) + 1,
+            H,
+            H * abs(CG),
+            W,
+            2 * H * W * abs(CG) + 2048,
+            abs(CG) * abs(groups) + abs(CG) + 1,
+            H * N * W * abs(CG) * abs(groups)
+            + H * W * abs(CG) * abs(groups)
+            + H * W * abs(CG)
+            + 2 * H * W
+            + 4096,
+        )
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = N * max(groups, 0)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, C, H, W, CG, index, programs))
+    N, C, H, W, CG, index, programs = plan
     if out is None:
         Y = torch.empty((N, C, H, W), dtype=torch.float32, device=device)
     else:
@@ -192,23 +209,6 @@ def group_norm(
     BIAS_dense = BIAS.contiguous()
     Y_dense = row_major(Y)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(
-        N * abs(groups) + N + abs(groups) + 1,
-        H,
-        H * abs(CG),
-        W,
-        2 * H * W * abs(CG) + 2048,
-        abs(CG) * abs(groups) + abs(CG) + 1,
-        H * N * W * abs(CG) * abs(groups)
-        + H * W * abs(CG) * abs(groups)
-        + H * W * abs(CG)
-        + 2 * H * W
-        + 4096,
-    )
-    index = tl.int64 if index_bound >= 2**31 else tl.int32
-    programs = N * max(groups, 0)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         group_norm_kernel[(min(programs, 40),)](
             X_dense, WEIGHT_dense, BIAS_dense, Y_dense, N, H, W, CG, groups, eps, T=T, INDEX=index

@@ -105,7 +105,7 @@ def group_norm_kernel(
 
 
 # The library: LaunchError, require, check_elements, check_tensor, plain, check_number,
-# check_integer, kind_of, remembered, row_major, check_overlap, integer_kind, launch_kernel.
+# check_integer, kind_of, remembered, row_major, check_overlap, launch_kernel.
 
 
 #: What earlier calls have found out, by what their arguments are like.
@@ -176,8 +176,25 @@ def group_norm(
         else:
             Y = out
             check_tensor("Y", Y, torch.float32, (N, C, H, W), device)
-        plan = remembered(PLANS, arguments, (N, C, H, W, CG, {}))
-    N, C, H, W, CG, launches = plan
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(
+            N * abs(groups) + N + abs(groups) + 1,
+            H,
+            H * abs(CG),
+            W,
+            2 * H * W * abs(CG) + 2048,
+            abs(CG) * abs(groups) + abs(CG) + 1,
+            H * N * W * abs(CG) * abs(groups)
+            + H * W * abs(CG) * abs(groups)
+            + H * W * abs(CG)
+            + 2 * H * W
+            + 4096,
+        )
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = N * max(groups, 0)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, C, H, W, CG, index, programs, {}))
+    N, C, H, W, CG, index, programs, launches = plan
     if out is None:
         Y = torch.empty((N, C, H, W), dtype=torch.float32, device=device)
     else:
@@ -188,27 +205,10 @@ def group_norm(
     BIAS_dense = BIAS.contiguous()
     Y_dense = row_major(Y)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(
-        N * abs(groups) + N + abs(groups) + 1,
-        H,
-        H * abs(CG),
-        W,
-        2 * H * W * abs(CG) + 2048,
-        abs(CG) * abs(groups) + abs(CG) + 1,
-        H * N * W * abs(CG) * abs(groups)
-        + H * W * abs(CG) * abs(groups)
-        + H * W * abs(CG)
-        + 2 * H * W
-        + 4096,
-    )
-    index = tl.int64 if index_bound >= 2**31 else tl.int32
-    programs = N * max(groups, 0)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         launch_kernel(
             launches,
-            (0, integer_kind(groups), index),
+            0,
             group_norm_kernel,
             programs,
             [X_dense, WEIGHT_dense, BIAS_dense, Y_dense],

@@ -141,8 +141,13 @@ def integers(
             check_tensor("DIFFERENT", DIFFERENT, torch.bool, (N,), device)
             check_tensor("BELOW", BELOW, torch.bool, (N,), device)
             check_tensor("NOT_ABOVE", NOT_ABOVE, torch.bool, (N,), device)
-        plan = remembered(PLANS, arguments, (N,))
-    (N,) = plan
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(N + 3072, 2 * N + 1024, abs(step))
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = triton.cdiv(N, T)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, index, programs))
+    N, index, programs = plan
     if out is None:
         QUOTIENT = torch.empty((N,), dtype=torch.int32, device=device)
         REMAINDER = torch.empty((N,), dtype=torch.int32, device=device)
@@ -178,11 +183,6 @@ def integers(
     BELOW_dense = row_major(BELOW)
     NOT_ABOVE_dense = row_major(NOT_ABOVE)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(N + 3072, 2 * N + 1024, abs(step))
-    index = tl.int64 if index_bound >= 2**31 else tl.int32
-    programs = triton.cdiv(N, T)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         integers_kernel[(min(programs, 40),)](
             A_dense,

@@ -138,8 +138,39 @@ def max_pool1d(
         else:
             Y = out
             check_tensor("Y", Y, torch.float32, (N, C, OL), device)
-        plan = remembered(PLANS, arguments, (N, C, L, OL))
-    N, C, L, OL = plan
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(
+            C * N * abs(OL) + 2 * C * N + C * abs(OL) + N * abs(OL) + 2 * C + 2 * N + abs(OL) + 2,
+            abs(kernel_size) + 1,
+            C * L * N
+            + C * L
+            + abs(OL) * abs(stride)
+            + abs(dilation) * abs(kernel_size)
+            + abs(dilation)
+            + abs(padding)
+            + 1536 * abs(stride),
+            abs(OL) * abs(stride)
+            + abs(dilation) * abs(kernel_size)
+            + L
+            + abs(dilation)
+            + abs(padding)
+            + 513 * abs(stride)
+            + 1,
+            abs(OL) * abs(stride)
+            + abs(dilation) * abs(kernel_size)
+            + L
+            + abs(dilation)
+            + abs(padding)
+            + 512 * abs(stride)
+            + 2,
+            C * N * abs(OL) + C * abs(OL) + abs(OL) + 1536,
+            2 * abs(OL) + 512,
+        )
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = N * C * max(triton.cdiv(OL, T), 0)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, C, L, OL, index, programs))
+    N, C, L, OL, index, programs = plan
     if out is None:
         Y = torch.empty((N, C, OL), dtype=torch.float32, device=device)
     else:
@@ -149,37 +180,6 @@ def max_pool1d(
     Y_dense = row_major(Y)
     X_dense = with_an_element(X_dense)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(
-        C * N * abs(OL) + 2 * C * N + C * abs(OL) + N * abs(OL) + 2 * C + 2 * N + abs(OL) + 2,
-        abs(kernel_size) + 1,
-        C * L * N
-        + C * L
-        + abs(OL) * abs(stride)
-        + abs(dilation) * abs(kernel_size)
-        + abs(dilation)
-        + abs(padding)
-        + 1536 * abs(stride),
-        abs(OL) * abs(stride)
-        + abs(dilation) * abs(kernel_size)
-        + L
-        + abs(dilation)
-        + abs(padding)
-        + 513 * abs(stride)
-        + 1,
-        abs(OL) * abs(stride)
-        + abs(dilation) * abs(kernel_size)
-        + L
-        + abs(dilation)
-        + abs(padding)
-        + 512 * abs(stride)
-        + 2,
-        C * N * abs(OL) + C * abs(OL) + abs(OL) + 1536,
-        2 * abs(OL) + 512,
-    )
-    index = tl.int64 if index_bound >= 2**31 else tl.int32
-    programs = N * C * max(triton.cdiv(OL, T), 0)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         max_pool1d_kernel[(min(programs, 40),)](
             X_dense, Y_dense, N, C, L, OL, kernel_size, stride, padding, dilation, T=T, INDEX=index

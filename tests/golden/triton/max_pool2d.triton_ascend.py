@@ -172,8 +172,77 @@ def max_pool2d(
         else:
             Y = out
             check_tensor("Y", Y, torch.float32, (N, C, OH, OW), device)
-        plan = remembered(PLANS, arguments, (N, C, H, W, OH, OW))
-    N, C, H, W, OH, OW = plan
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(
+            C * N * abs(OH) * abs(OW)
+            + C * N * abs(OH)
+            + C * N * abs(OW)
+            + C * abs(OH) * abs(OW)
+            + N * abs(OH) * abs(OW)
+            + 4 * C * N
+            + C * abs(OH)
+            + C * abs(OW)
+            + N * abs(OH)
+            + N * abs(OW)
+            + abs(OH) * abs(OW)
+            + 4 * C
+            + 4 * N
+            + abs(OH)
+            + abs(OW)
+            + 4,
+            abs(kernel_size) + 1,
+            C * H * N * W
+            + C * H * W
+            + W * abs(OH) * abs(stride)
+            + W * abs(dilation) * abs(kernel_size)
+            + W * abs(dilation)
+            + W * abs(padding)
+            + 48 * W * abs(stride)
+            + abs(OW) * abs(stride)
+            + abs(dilation) * abs(kernel_size)
+            + abs(dilation)
+            + abs(padding)
+            + 192 * abs(stride),
+            abs(OH) * abs(stride)
+            + abs(dilation) * abs(kernel_size)
+            + H
+            + abs(dilation)
+            + abs(padding)
+            + 17 * abs(stride)
+            + 1,
+            abs(OH) * abs(stride)
+            + abs(dilation) * abs(kernel_size)
+            + H
+            + abs(dilation)
+            + abs(padding)
+            + 16 * abs(stride)
+            + 2,
+            abs(OW) * abs(stride)
+            + abs(dilation) * abs(kernel_size)
+            + W
+            + abs(dilation)
+            + abs(padding)
+            + 65 * abs(stride)
+            + 1,
+            abs(OW) * abs(stride)
+            + abs(dilation) * abs(kernel_size)
+            + W
+            + abs(dilation)
+            + abs(padding)
+            + 64 * abs(stride)
+            + 2,
+            C * N * abs(OH) * abs(OW)
+            + C * abs(OH) * abs(OW)
+            + abs(OH) * abs(OW)
+            + 49 * abs(OW)
+            + 192,
+            2 * abs(OH) + 16,
+        )
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = N * C * max(triton.cdiv(OH, TH), 0) * max(triton.cdiv(OW, TW), 0)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, C, H, W, OH, OW, index, programs))
+    N, C, H, W, OH, OW, index, programs = plan
     if out is None:
         Y = torch.empty((N, C, OH, OW), dtype=torch.float32, device=device)
     else:
@@ -183,71 +252,6 @@ def max_pool2d(
     Y_dense = row_major(Y)
     X_dense = with_an_element(X_dense)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(
-        C * N * abs(OH) * abs(OW)
-        + C * N * abs(OH)
-        + C * N * abs(OW)
-        + C * abs(OH) * abs(OW)
-        + N * abs(OH) * abs(OW)
-        + 4 * C * N
-        + C * abs(OH)
-        + C * abs(OW)
-        + N * abs(OH)
-        + N * abs(OW)
-        + abs(OH) * abs(OW)
-        + 4 * C
-        + 4 * N
-        + abs(OH)
-        + abs(OW)
-        + 4,
-        abs(kernel_size) + 1,
-        C * H * N * W
-        + C * H * W
-        + W * abs(OH) * abs(stride)
-        + W * abs(dilation) * abs(kernel_size)
-        + W * abs(dilation)
-        + W * abs(padding)
-        + 48 * W * abs(stride)
-        + abs(OW) * abs(stride)
-        + abs(dilation) * abs(kernel_size)
-        + abs(dilation)
-        + abs(padding)
-        + 192 * abs(stride),
-        abs(OH) * abs(stride)
-        + abs(dilation) * abs(kernel_size)
-        + H
-        + abs(dilation)
-        + abs(padding)
-        + 17 * abs(stride)
-        + 1,
-        abs(OH) * abs(stride)
-        + abs(dilation) * abs(kernel_size)
-        + H
-        + abs(dilation)
-        + abs(padding)
-        + 16 * abs(stride)
-        + 2,
-        abs(OW) * abs(stride)
-        + abs(dilation) * abs(kernel_size)
-        + W
-        + abs(dilation)
-        + abs(padding)
-        + 65 * abs(stride)
-        + 1,
-        abs(OW) * abs(stride)
-        + abs(dilation) * abs(kernel_size)
-        + W
-        + abs(dilation)
-        + abs(padding)
-        + 64 * abs(stride)
-        + 2,
-        C * N * abs(OH) * abs(OW) + C * abs(OH) * abs(OW) + abs(OH) * abs(OW) + 49 * abs(OW) + 192,
-        2 * abs(OH) + 16,
-    )
-    index = tl.int64 if index_bound >= 2**31 else tl.int32
-    programs = N * C * max(triton.cdiv(OH, TH), 0) * max(triton.cdiv(OW, TW), 0)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         max_pool2d_kernel[(min(programs, 40),)](
             X_dense,

@@ -187,8 +187,84 @@ def max_pool3d(
         else:
             Y = out
             check_tensor("Y", Y, torch.float32, (N, C, OD, OH, OW), device)
-        plan = remembered(PLANS, arguments, (N, C, D, H, W, OD, OH, OW))
-    N, C, D, H, W, OD, OH, OW = plan
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(
+            N,
+            C,
+            C * N * abs(OD) * abs(OH) * abs(OW)
+            + C * N * abs(OD) * abs(OH)
+            + C * N * abs(OD) * abs(OW)
+            + C * N * abs(OH) * abs(OW)
+            + 4 * C * N * abs(OD)
+            + C * N * abs(OH)
+            + C * N * abs(OW)
+            + abs(OD) * abs(OH) * abs(OW)
+            + 4 * C * N
+            + abs(OD) * abs(OH)
+            + abs(OD) * abs(OW)
+            + abs(OH) * abs(OW)
+            + 4 * abs(OD)
+            + abs(OH)
+            + abs(OW)
+            + 4,
+            abs(kernel_size) + 1,
+            abs(OD) * abs(stride) + abs(dilation) * abs(kernel_size) + abs(dilation) + abs(padding),
+            D,
+            C * D * H * N * W
+            + H * W * abs(OD) * abs(stride)
+            + H * W * abs(dilation) * abs(kernel_size)
+            + H * W * abs(dilation)
+            + H * W * abs(padding)
+            + W * abs(OH) * abs(stride)
+            + W * abs(dilation) * abs(kernel_size)
+            + W * abs(dilation)
+            + W * abs(padding)
+            + 48 * W * abs(stride)
+            + abs(OW) * abs(stride)
+            + abs(dilation) * abs(kernel_size)
+            + abs(dilation)
+            + abs(padding)
+            + 192 * abs(stride),
+            abs(OH) * abs(stride)
+            + abs(dilation) * abs(kernel_size)
+            + H
+            + abs(dilation)
+            + abs(padding)
+            + 17 * abs(stride)
+            + 1,
+            abs(OH) * abs(stride)
+            + abs(dilation) * abs(kernel_size)
+            + H
+            + abs(dilation)
+            + abs(padding)
+            + 16 * abs(stride)
+            + 2,
+            abs(OW) * abs(stride)
+            + abs(dilation) * abs(kernel_size)
+            + W
+            + abs(dilation)
+            + abs(padding)
+            + 65 * abs(stride)
+            + 1,
+            abs(OW) * abs(stride)
+            + abs(dilation) * abs(kernel_size)
+            + W
+            + abs(dilation)
+            + abs(padding)
+            + 64 * abs(stride)
+            + 2,
+            C * N * abs(OD) * abs(OH) * abs(OW)
+            + abs(OD) * abs(OH) * abs(OW)
+            + abs(OH) * abs(OW)
+            + 49 * abs(OW)
+            + 192,
+            2 * abs(OH) + 16,
+        )
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = N * C * max(OD, 0) * max(triton.cdiv(OH, TH), 0) * max(triton.cdiv(OW, TW), 0)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, C, D, H, W, OD, OH, OW, index, programs))
+    N, C, D, H, W, OD, OH, OW, index, programs = plan
     if out is None:
         Y = torch.empty((N, C, OD, OH, OW), dtype=torch.float32, device=device)
     else:
@@ -198,82 +274,6 @@ def max_pool3d(
     Y_dense = row_major(Y)
     X_dense = with_an_element(X_dense)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(
-        N,
-        C,
-        C * N * abs(OD) * abs(OH) * abs(OW)
-        + C * N * abs(OD) * abs(OH)
-        + C * N * abs(OD) * abs(OW)
-        + C * N * abs(OH) * abs(OW)
-        + 4 * C * N * abs(OD)
-        + C * N * abs(OH)
-        + C * N * abs(OW)
-        + abs(OD) * abs(OH) * abs(OW)
-        + 4 * C * N
-        + abs(OD) * abs(OH)
-        + abs(OD) * abs(OW)
-        + abs(OH) * abs(OW)
-        + 4 * abs(OD)
-        + abs(OH)
-        + abs(OW)
-        + 4,
-        abs(kernel_size) + 1,
-        abs(OD) * abs(stride) + abs(dilation) * abs(kernel_size) + abs(dilation) + abs(padding),
-        D,
-        C * D * H * N * W
-        + H * W * abs(OD) * abs(stride)
-        + H * W * abs(dilation) * abs(kernel_size)
-        + H * W * abs(dilation)
-        + H * W * abs(padding)
-        + W * abs(OH) * abs(stride)
-        + W * abs(dilation) * abs(kernel_size)
-        + W * abs(dilation)
-        + W * abs(padding)
-        + 48 * W * abs(stride)
-        + abs(OW) * abs(stride)
-        + abs(dilation) * abs(kernel_size)
-        + abs(dilation)
-        + abs(padding)
-        + 192 * abs(stride),
-        abs(OH) * abs(stride)
-        + abs(dilation) * abs(kernel_size)
-        + H
-        + abs(dilation)
-        + abs(padding)
-        + 17 * abs(stride)
-        + 1,
-        abs(OH) * abs(stride)
-        + abs(dilation) * abs(kernel_size)
-        + H
-        + abs(dilation)
-        + abs(padding)
-        + 16 * abs(stride)
-        + 2,
-        abs(OW) * abs(stride)
-        + abs(dilation) * abs(kernel_size)
-        + W
-        + abs(dilation)
-        + abs(padding)
-        + 65 * abs(stride)
-        + 1,
-        abs(OW) * abs(stride)
-        + abs(dilation) * abs(kernel_size)
-        + W
-        + abs(dilation)
-        + abs(padding)
-        + 64 * abs(stride)
-        + 2,
-        C * N * abs(OD) * abs(OH) * abs(OW)
-        + abs(OD) * abs(OH) * abs(OW)
-        + abs(OH) * abs(OW)
-        + 49 * abs(OW)
-        + 192,
-        2 * abs(OH) + 16,
-    )
-    index = tl.int64 if index_bound >= 2**31 else tl.int32
-    programs = N * C * max(OD, 0) * max(triton.cdiv(OH, TH), 0) * max(triton.cdiv(OW, TW), 0)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         max_pool3d_kernel[(min(programs, 40),)](
             X_dense,

@@ -100,7 +100,7 @@ def max_pool3d_kernel(
 
 
 # The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, kind_of,
-# remembered, row_major, check_overlap, integer_kind, launch_kernel.
+# remembered, row_major, check_overlap, launch_kernel.
 
 
 #: What earlier calls have found out, by what their arguments are like.
@@ -166,8 +166,84 @@ def max_pool3d(
         else:
             Y = out
             check_tensor("Y", Y, torch.float32, (N, C, OD, OH, OW), device)
-        plan = remembered(PLANS, arguments, (N, C, D, H, W, OD, OH, OW, {}))
-    N, C, D, H, W, OD, OH, OW, launches = plan
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(
+            N,
+            C,
+            C * N * abs(OD) * abs(OH) * abs(OW)
+            + C * N * abs(OD) * abs(OH)
+            + C * N * abs(OD) * abs(OW)
+            + C * N * abs(OH) * abs(OW)
+            + 4 * C * N * abs(OD)
+            + C * N * abs(OH)
+            + C * N * abs(OW)
+            + abs(OD) * abs(OH) * abs(OW)
+            + 4 * C * N
+            + abs(OD) * abs(OH)
+            + abs(OD) * abs(OW)
+            + abs(OH) * abs(OW)
+            + 4 * abs(OD)
+            + abs(OH)
+            + abs(OW)
+            + 4,
+            abs(kernel_size) + 1,
+            abs(OD) * abs(stride) + abs(dilation) * abs(kernel_size) + abs(dilation) + abs(padding),
+            D,
+            C * D * H * N * W
+            + H * W * abs(OD) * abs(stride)
+            + H * W * abs(dilation) * abs(kernel_size)
+            + H * W * abs(dilation)
+            + H * W * abs(padding)
+            + W * abs(OH) * abs(stride)
+            + W * abs(dilation) * abs(kernel_size)
+            + W * abs(dilation)
+            + W * abs(padding)
+            + 48 * W * abs(stride)
+            + abs(OW) * abs(stride)
+            + abs(dilation) * abs(kernel_size)
+            + abs(dilation)
+            + abs(padding)
+            + 192 * abs(stride),
+            abs(OH) * abs(stride)
+            + abs(dilation) * abs(kernel_size)
+            + H
+            + abs(dilation)
+            + abs(padding)
+            + 17 * abs(stride)
+            + 1,
+            abs(OH) * abs(stride)
+            + abs(dilation) * abs(kernel_size)
+            + H
+            + abs(dilation)
+            + abs(padding)
+            + 16 * abs(stride)
+            + 2,
+            abs(OW) * abs(stride)
+            + abs(dilation) * abs(kernel_size)
+            + W
+            + abs(dilation)
+            + abs(padding)
+            + 65 * abs(stride)
+            + 1,
+            abs(OW) * abs(stride)
+            + abs(dilation) * abs(kernel_size)
+            + W
+            + abs(dilation)
+            + abs(padding)
+            + 64 * abs(stride)
+            + 2,
+            C * N * abs(OD) * abs(OH) * abs(OW)
+            + abs(OD) * abs(OH) * abs(OW)
+            + abs(OH) * abs(OW)
+            + 49 * abs(OW)
+            + 192,
+            2 * abs(OH) + 16,
+        )
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = N * C * max(OD, 0) * max(triton.cdiv(OH, TH), 0) * max(triton.cdiv(OW, TW), 0)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, C, D, H, W, OD, OH, OW, index, programs, {}))
+    N, C, D, H, W, OD, OH, OW, index, programs, launches = plan
     if out is None:
         Y = torch.empty((N, C, OD, OH, OW), dtype=torch.float32, device=device)
     else:
@@ -176,93 +252,10 @@ def max_pool3d(
     X_dense = X.contiguous()
     Y_dense = row_major(Y)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(
-        N,
-        C,
-        C * N * abs(OD) * abs(OH) * abs(OW)
-        + C * N * abs(OD) * abs(OH)
-        + C * N * abs(OD) * abs(OW)
-        + C * N * abs(OH) * abs(OW)
-        + 4 * C * N * abs(OD)
-        + C * N * abs(OH)
-        + C * N * abs(OW)
-        + abs(OD) * abs(OH) * abs(OW)
-        + 4 * C * N
-        + abs(OD) * abs(OH)
-        + abs(OD) * abs(OW)
-        + abs(OH) * abs(OW)
-        + 4 * abs(OD)
-        + abs(OH)
-        + abs(OW)
-        + 4,
-        abs(kernel_size) + 1,
-        abs(OD) * abs(stride) + abs(dilation) * abs(kernel_size) + abs(dilation) + abs(padding),
-        D,
-        C * D * H * N * W
-        + H * W * abs(OD) * abs(stride)
-        + H * W * abs(dilation) * abs(kernel_size)
-        + H * W * abs(dilation)
-        + H * W * abs(padding)
-        + W * abs(OH) * abs(stride)
-        + W * abs(dilation) * abs(kernel_size)
-        + W * abs(dilation)
-        + W * abs(padding)
-        + 48 * W * abs(stride)
-        + abs(OW) * abs(stride)
-        + abs(dilation) * abs(kernel_size)
-        + abs(dilation)
-        + abs(padding)
-        + 192 * abs(stride),
-        abs(OH) * abs(stride)
-        + abs(dilation) * abs(kernel_size)
-        + H
-        + abs(dilation)
-        + abs(padding)
-        + 17 * abs(stride)
-        + 1,
-        abs(OH) * abs(stride)
-        + abs(dilation) * abs(kernel_size)
-        + H
-        + abs(dilation)
-        + abs(padding)
-        + 16 * abs(stride)
-        + 2,
-        abs(OW) * abs(stride)
-        + abs(dilation) * abs(kernel_size)
-        + W
-        + abs(dilation)
-        + abs(padding)
-        + 65 * abs(stride)
-        + 1,
-        abs(OW) * abs(stride)
-        + abs(dilation) * abs(kernel_size)
-        + W
-        + abs(dilation)
-        + abs(padding)
-        + 64 * abs(stride)
-        + 2,
-        C * N * abs(OD) * abs(OH) * abs(OW)
-        + abs(OD) * abs(OH) * abs(OW)
-        + abs(OH) * abs(OW)
-        + 49 * abs(OW)
-        + 192,
-        2 * abs(OH) + 16,
-    )
-    index = tl.int64 if index_bound >= 2**31 else tl.int32
-    programs = N * C * max(OD, 0) * max(triton.cdiv(OH, TH), 0) * max(triton.cdiv(OW, TW), 0)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         launch_kernel(
             launches,
-            (
-                0,
-                integer_kind(kernel_size),
-                integer_kind(stride),
-                integer_kind(dilation),
-                integer_kind(padding),
-                index,
-            ),
+            0,
             max_pool3d_kernel,
             programs,
             [X_dense, Y_dense],
