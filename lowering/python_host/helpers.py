@@ -172,11 +172,14 @@ def launch_kernel(
         joined |= pointer
     known = launches.get(place) if joined % 16 == 0 else None
     if known is not None and torch.cuda.current_device() == tensors[0].device.index:
-        compiled, constants = known
-        compiled[programs, 1, 1](*pointers, *numbers, *constants)
+        compiled, constants, grid, launch = known
+        if grid != programs:
+            launch = compiled[programs, 1, 1]
+            launches[place] = compiled, constants, programs, launch
+        launch(*pointers, *numbers, *constants)
         return
     with torch.cuda.device_of(tensors[0]):
         compiled = kernel[(programs,)](*tensors, *numbers, **options)
     names = getattr(kernel, "arg_names", ())[len(tensors) + len(numbers) :]
     if joined % 16 == 0 and hasattr(compiled, "launch_metadata") and set(names) <= set(options):
-        launches[place] = compiled, [options[name] for name in names]
+        launches[place] = compiled, [options[name] for name in names], None, None

@@ -50,7 +50,7 @@ class TritonWrapper(Wrapper):
 
         self.once(counted)
         for name in kernel.in_memory:
-            held = f"torch.tensor([{self.names[name]}], dtype=torch.float64, device=device)"
+            held = f"torch.full((1,), {self.names[name]}, dtype=torch.float64, device=device)"
             self.line(f"{self.names[f'{name}_ptr']} = {held}")
         self._canonical(phase)
         self.line(f"if {programs} > 0:")
