@@ -377,8 +377,8 @@ class Wrapper(Host, PythonLines, ABC):
     def _arguments(self) -> None:
         """Allocate outputs, or take those that are given; refuse overlaps."""
         given = out_required(self.plan.sketch)
-        always = given or self._by_role(ir.Role.INOUT)
-        checked = len(self._results) and len(self._inputs) + len(self._outputs) > 1
+        always = given or len(self._by_role(ir.Role.INOUT)) > 0
+        checked = len(self._results) > 0 and len(self._inputs) + len(self._outputs) > 1
         if self._outputs and not given:
             self._take_outputs(several_lines=len(self._outputs) > 1 or (checked and not always))
         if checked:

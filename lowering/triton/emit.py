@@ -82,8 +82,8 @@ class TritonWrapper(Wrapper):
                 continue
             if not scope.dtypes[name].is_float:
                 apart.append(value if value in compiled else self.call("integer_kind", value))
-        for name, value in scope.buckets.items():
-            apart += [names[name]] if self.varying([str(self.expression(value))]) else []
+        for name, size in scope.buckets.items():
+            apart += [names[name]] if self.varying([str(self.expression(size))]) else []
         if kernel.index_bound is not None and self.varying([kernel.index_bound]):
             apart.append(index)
         return f"({', '.join([str(phase.index), *apart])})" if apart else str(phase.index)
