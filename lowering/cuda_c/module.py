@@ -65,12 +65,13 @@ class CudaWrapper(Wrapper):
             return  # a phase that stores nothing
         placed = next(each for each in self.plan.phases if each.index == phase)
         self.lines.append("")
-        self.count_programs(placed)
-        self.line("if programs > 0:")
+        programs = self.own_name("programs")
+        self.once(lambda: self.count_programs(placed, programs))
+        self.line(f"if {programs} > 0:")
         deeper = "    "
-        self.line(f"blocks = min(programs, {launched.most_blocks})", deeper)
+        self.line(f"blocks = min({programs}, {launched.most_blocks})", deeper)
         arguments = [self._argument(name, kind) for name, kind in launched.takes]
-        arguments.append(("q", "programs"))
+        arguments.append(("q", programs))
         bytes_ = str(launched.shared_bytes)
         if launched.shared:
             bytes_ = "shared"

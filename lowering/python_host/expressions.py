@@ -23,7 +23,8 @@ from sketchc.lowering.python_host.library import definitions, part_of, with_call
 #: target's kernels use besides is in its record.
 _USED = """torch math range min max abs float int bool tuple dict sum zip len out device programs
 annotations LaunchError ValueError require check_tensor check_overlap check_elements check_integer
-check_number check_bool plain allocate row_major rounded with_an_element absent object isinstance
+check_number check_bool plain kind_of remembered launch_kernel integer_kind row_major rounded
+with_an_element absent arguments plan launches PLANS object isinstance hasattr getattr list map set
 AttributeError RuntimeError TypeError l O I"""
 RESERVED = frozenset((*keyword.kwlist, *_USED.split()))
 

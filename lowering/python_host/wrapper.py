@@ -1,12 +1,15 @@
 """The host wrapper: checks its arguments, makes them dense, loops and branches, and launches.
 
+What follows from types, shapes, devices and params alone is found out once for arguments of a kind:
+checks, sizes, numbers of programs. A later call of that kind finds these in a plan.
 A subclass of `Wrapper` writes the launches of one DSL.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import assert_never
 
 import attrs
@@ -35,7 +38,7 @@ from sketchc.lowering.kernel import Kernel, LibraryPart
 from sketchc.lowering.plan import PhasePlan, Plan
 from sketchc.lowering.python_host.abi import described, signature
 from sketchc.lowering.python_host.expressions import TORCH, Host, Names, is_literal, literal
-from sketchc.lowering.python_host.wrapping import WIDTH, PythonLines
+from sketchc.lowering.python_host.wrapping import WIDTH, PythonLines, loaded, stored
 from sketchc.lowering.workspaces import shared_memory
 
 
@@ -48,6 +51,9 @@ class Wrapper(Host, PythonLines, ABC):
 
     plan: Plan = attrs.field(kw_only=True)
     read_anyway: Collection[str] = attrs.field(default=(), kw_only=True)
+    #: Lines that run once for arguments of a kind.
+    _once: list[str] = attrs.field(factory=list, init=False)
+    _used_names: set[str] = attrs.field(factory=set, init=False)
     _inputs: list[ir.Tensor] = attrs.field(init=False)
     _outputs: list[ir.Tensor] = attrs.field(init=False)
     _results: list[ir.Tensor] = attrs.field(init=False)
@@ -68,7 +74,7 @@ class Wrapper(Host, PythonLines, ABC):
         names = mentioned(self.plan.sketch, condition)
         shown = ", ".join(f"{name} = {{{self.names[name]}}}" for name in names)
         message = f'f"{text.replace("{", "{{").replace("}", "}}")} ({shown})"'
-        if not shown or len(message) > WIDTH - 10:
+        if not shown or len(message) > WIDTH - len(self.indent) - 6:
             message = f'"{text}"'
         self.line(f"require({self._holds(condition)}, {message})")
 
@@ -104,7 +110,7 @@ class Wrapper(Host, PythonLines, ABC):
                 name = self.names[tensor.name]
                 code = f"1 if {name}.shape[{axis}] == 1 else {code}"
             parts.append(code)
-        return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
+        return _tuple(parts)
 
     def _by_role(self, *roles: ir.Role) -> list[ir.Tensor]:
         return [tensor for tensor in self.plan.sketch.tensors if tensor.role in roles]
@@ -120,24 +126,104 @@ class Wrapper(Host, PythonLines, ABC):
         """All lines of the wrapper."""
         self._signature()
         self._check_params()
-        self._bind_symbols()
-        self._launch_conditions()
-        self._arguments()
-        self._make_dense()
-        self._steps(self.plan.sketch.steps)
+        if out_required(self.plan.sketch):
+            self._unpack_out()
+        source = next(t for t in (*self._inputs, *self._outputs) if not t.optional)
+        self.line(f"device = {self.names[source.name]}.device")
+        with self._written_to(self._once, deeper="    "):
+            self._bind_symbols()
+            self._launch_conditions()
+            self._check_arguments()
+        every_time: list[str] = []
+        with self._written_to(every_time):
+            self._arguments()
+            self._make_dense()
+            self._steps(self.plan.sketch.steps)
+            self._return()
+        self._make_plan(every_time)
+        self.lines += every_time
+        return self.lines
+
+    @contextmanager
+    def _written_to(self, lines: list[str], deeper: str = "") -> Iterator[None]:
+        """Lines written in this context are appended to `lines`."""
+        outer, self.lines = self.lines, lines
+        self.indent += deeper
+        yield
+        self.indent = self.indent.removesuffix(deeper)
+        self.lines = outer
+
+    def _return(self) -> None:
         for tensor in self._results:
             name, dense = self.names[tensor.name], self.dense(tensor.name)
             self.line(f"if {dense} is not {name}:")
             self.line(f"{name}.copy_({dense})", "    ")
         returned = ", ".join(self.names[tensor.name] for tensor in self._results)
         self.line(f"return {returned}")
-        return self.lines
+
+    # ------------------------------------------------------------ plans
+
+    def once(self, write: Callable[[], None]) -> None:
+        """Have `write` write its lines among those that run once for arguments of a kind, or, where
+        they need not run at each call, or need what may be new at each call, here."""
+        lines: list[str] = []
+        with self._written_to(lines):
+            write()
+        if self.indent != "    " or self.varying(lines):
+            self.lines += lines
+        else:
+            with self._written_to(self._once, deeper="    "):
+                write()
+
+    def varying(self, lines: Sequence[str]) -> bool:
+        """Whether these lines need what may be new at each call: a name that the host counts or
+        fetches, or a param that plans are not made for, since none of their lines needs it."""
+        sketch = self.plan.sketch
+        names = {*walk.bound_names(walk.statements(sketch.schedule))}
+        names |= {param.name for param in sketch.params}
+        needed = loaded(lines) - loaded(self._once)
+        return not needed.isdisjoint(self.names[name] for name in names)
+
+    def _make_plan(self, every_time: Sequence[str]) -> None:
+        """Write how a plan is found or made, of which the lines `every_time` need names."""
+        sketch = self.plan.sketch
+        tensors = {self.names[tensor.name] for tensor in sketch.tensors}
+        needed = loaded(every_time)
+        kept = {name: name for name in stored(self._once) if name in needed - tensors}
+        kept |= {"launches": "{}"} if "launches" in needed else {}
+        kinds = [self.call("kind_of", self.names[tensor.name]) for tensor in self._inputs]
+        if out_required(sketch):
+            kinds += [self.call("kind_of", self.names[tensor.name]) for tensor in self._outputs]
+        elif self._outputs:
+            kinds.append(self.call("kind_of", "out"))
+        for param in sketch.params:
+            name = self.names[param.name]
+            if name in loaded(self._once):
+                # As text, in which -0.0 is not 0.0, and NaN is NaN.
+                kinds.append(f"{name}.hex()" if param.dtype.is_float else name)
+        self.line(f"arguments = {_tuple(kinds)}")
+        self.line("plan = PLANS.get(arguments)")
+        self.line("if plan is None:")
+        self.line(
+            "# The first call with arguments of these types and shapes, on this device.", "    "
+        )
+        self.lines += self._once
+        remembered = self.call("remembered", "PLANS", "arguments", _tuple(list(kept.values())))
+        self.line(f"plan = {remembered}", "    ")
+        if kept:
+            self.line(f"{', '.join(kept) if len(kept) > 1 else _tuple([*kept])} = plan")
 
     def _signature(self) -> None:
         sketch = self.plan.sketch
         parameters, result = signature(sketch, self.names)
         name = self.names[sketch.name]
         one_line = f"def {name}({', '.join(parameters)}) -> {result}:"
+        self.lines += [
+            "#: What earlier calls have found out, by what their arguments are like.",
+            "PLANS = {}",
+            "",
+            "",
+        ]
         if len(one_line) <= WIDTH:
             self.lines.append(one_line)
         else:
@@ -173,7 +259,6 @@ class Wrapper(Host, PythonLines, ABC):
         """Bind symbols from shapes, in call order; ranks are checked first."""
         given = [*self._inputs]
         if out_required(self.plan.sketch):
-            self._unpack_out()
             given += self._outputs
         for tensor in given:
             name, rank = self.names[tensor.name], len(tensor.extents)
@@ -246,7 +331,13 @@ class Wrapper(Host, PythonLines, ABC):
             text = f"{show(value)} <= {limit}, the widest tile"
             self.refuse(Condition(Kind.BUCKET, holds, text))
 
-    def count_programs(self, phase: PhasePlan) -> None:
+    def own_name(self, wish: str) -> str:
+        """`wish`, which no name of the sketch is, or one like it that this wrapper does not use."""
+        name = walk.free_name(wish, self._used_names)
+        self._used_names.add(name)
+        return name if name == wish else self.names.fresh(name)
+
+    def count_programs(self, phase: PhasePlan, programs: str) -> None:
         """Bind `programs`, the number of programs of a launch, and check the target's limit."""
         known = {c.name: c.value >= 0 for c in self.plan.sketch.constants}
         counts = [
@@ -254,20 +345,18 @@ class Wrapper(Host, PythonLines, ABC):
             for count in (axis.count for axis in phase.grid)
         ]
         total = product(counts)
-        self.line(f"programs = {self.expression(total)}")
+        self.line(f"{programs} = {self.expression(total)}")
         bits = self.plan.capabilities.program_bits
         if bits is not None:
             holds = ir.Binary("<", total, ir.Literal(2**bits))
             limit = Condition(Kind.PROGRAMS, holds, f"fewer than 2**{bits} programs")
-            message = f'f"{refusal_text(limit)}, not {{programs}}"'
-            self.line(f"require(programs < 2**{bits}, {message})")
+            message = f'f"{refusal_text(limit)}, not {{{programs}}}"'
+            self.line(f"require({programs} < 2**{bits}, {message})")
 
     # ------------------------------------------------------------ tensors
 
-    def _arguments(self) -> None:
-        """Check types and shapes of the arguments, allocate outputs, refuse overlaps."""
-        source = next(t for t in (*self._inputs, *self._outputs) if not t.optional)
-        self.line(f"device = {self.names[source.name]}.device")
+    def _check_arguments(self) -> None:
+        """Check types and shapes of the arguments, and the sizes of what is to be allocated."""
         for tensor in self._inputs:
             self._check(tensor)
         if out_required(self.plan.sketch):
@@ -276,17 +365,40 @@ class Wrapper(Host, PythonLines, ABC):
         elif self._outputs:
             self.line("if out is None:")
             for tensor in self._outputs:
-                self._allocate(tensor, "    ")
+                self._check_size(tensor, "    ")
             self.line("else:")
             self._unpack_out("    ")
             for tensor in self._outputs:
                 self._check(tensor, "    ")
-        if len(self._results) and len(self._inputs) + len(self._outputs) > 1:
+        for tensor in self._by_role(ir.Role.WORKSPACE):
+            if tensor.name not in shared_memory(self.plan.sketch):
+                self._check_size(tensor)
+
+    def _arguments(self) -> None:
+        """Allocate outputs, or take those that are given; refuse overlaps."""
+        given = out_required(self.plan.sketch)
+        always = given or len(self._by_role(ir.Role.INOUT)) > 0
+        checked = len(self._results) > 0 and len(self._inputs) + len(self._outputs) > 1
+        if self._outputs and not given:
+            self._take_outputs(several_lines=len(self._outputs) > 1 or (checked and not always))
+        if checked:
             outputs = ", ".join(f'"{t.name}": {self.names[t.name]}' for t in self._results)
             others = ", ".join(self._entry(t) for t in self._by_role(ir.Role.IN))
             call = self.call("check_overlap", f"{{{outputs}}}", f"{{{others}}}")
-            always = out_required(self.plan.sketch) or self._by_role(ir.Role.INOUT)
             self.line(call, "" if always else "    ")
+
+    def _take_outputs(self, *, several_lines: bool) -> None:
+        """Allocate outputs that are not given."""
+        first = self._outputs[0]
+        line = f"{self.names[first.name]} = {self._empty(first)} if out is None else out"
+        if not several_lines and len(self.indent) + len(line) <= WIDTH:
+            self.line(line)
+            return
+        self.line("if out is None:")
+        for tensor in self._outputs:
+            self._allocate(tensor, "    ")
+        self.line("else:")
+        self._unpack_out("    ")
 
     def _check(self, tensor: ir.Tensor, deeper: str = "") -> None:
         name, dtype = self.names[tensor.name], TORCH[tensor.dtype]
@@ -303,9 +415,17 @@ class Wrapper(Host, PythonLines, ABC):
             return item
         return f"**({{{item}}} if {self.names.given(tensor.name)} else {{}})"
 
+    def _check_size(self, tensor: ir.Tensor, deeper: str = "") -> None:
+        """Refuse a shape that no memory holds."""
+        call = self.call("check_elements", f'"{tensor.name}"', self._shape(tensor))
+        self.line(call, deeper)
+
     def _allocate(self, tensor: ir.Tensor, deeper: str = "") -> None:
-        what = (f'"{tensor.name}"', self._shape(tensor), TORCH[tensor.dtype], "device")
-        self.line(f"{self.names[tensor.name]} = {self.call('allocate', *what)}", deeper)
+        self.line(f"{self.names[tensor.name]} = {self._empty(tensor)}", deeper)
+
+    def _empty(self, tensor: ir.Tensor) -> str:
+        kind = f"dtype={TORCH[tensor.dtype]}, device=device"
+        return f"torch.empty({self._shape(tensor)}, {kind})"
 
     def _make_dense(self) -> None:
         """Copy arguments that are not row-major; allocate workspaces; set initial values."""
@@ -410,6 +530,11 @@ class Wrapper(Host, PythonLines, ABC):
         after = fetched_conditions(self.plan.sketch).get(fetch.name)
         if after is not None:
             self._refuse_width(after)
+
+
+def _tuple(items: Sequence[str]) -> str:
+    """A tuple of these items."""
+    return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
 
 
 def _extents(tensor: ir.Tensor) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import attrs
@@ -40,6 +40,23 @@ class PythonLines(TracedLines):
         if all(line.lstrip().startswith("#") for line in self.lines[first:]):
             self.line("pass")
         self.indent = outer
+
+
+def loaded(lines: Sequence[str]) -> set[str]:
+    """The names that statements read."""
+    return {name.id for name in _names(lines) if isinstance(name.ctx, ast.Load)}
+
+
+def stored(lines: Sequence[str]) -> list[str]:
+    """The names that statements bind, in order."""
+    found = (name.id for name in _names(lines) if isinstance(name.ctx, ast.Store))
+    return list(dict.fromkeys(found))
+
+
+def _names(lines: Sequence[str]) -> list[ast.Name]:
+    tree = ast.parse(textwrap.dedent("\n".join(lines)))
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    return sorted(found, key=lambda node: (node.lineno, node.col_offset))
 
 
 def comment(text: str, indent: str) -> list[str]:
@@ -101,6 +118,14 @@ def _expression(prefix: str, node: ast.expr, text: str, suffix: str, indent: str
         case ast.Tuple(elts=elements) if elements:
             parts = [("", element) for element in elements]
             return _listed(f"{prefix}(", parts, text, f"){suffix}", indent)
+        case ast.List(elts=elements) if elements:
+            parts = [("", element) for element in elements]
+            return _listed(f"{prefix}[", parts, text, f"]{suffix}", indent)
+        case ast.Constant(value=str(said)) if suffix == ",":
+            room = WIDTH - len(indent) - len(prefix) - 4
+            pieces = textwrap.wrap(said, room, drop_whitespace=False, break_on_hyphens=False)
+            quoted = [f'{indent}{prefix}"{piece}"' for piece in pieces]
+            return [*quoted[:-1], quoted[-1] + suffix]
         case ast.Dict(keys=keys, values=values) if keys:
             starts = ("**" if key is None else f"{_source(key, text)}: " for key in keys)
             entries = list(zip(starts, values, strict=True))

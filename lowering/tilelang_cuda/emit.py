@@ -92,11 +92,12 @@ class TileLangWrapper(Wrapper):
         for tensor, nan in kernel.canonical.items():
             self.comment(f"Of all NaN, this one wins an atomic update of {tensor}.")
             self.line(f"{self.dense(tensor)}.masked_fill_({self.dense(tensor)}.isnan(), {nan})")
-        self.count_programs(planned)
-        self.line("if programs > 0:")
+        programs = self.own_name("programs")
+        self.once(lambda: self.count_programs(planned, programs))
+        self.line(f"if {programs} > 0:")
         deeper = "    "
         counts = [str(self.expression(count)) for count in kernel.counts]
-        arguments = [*kernel.arguments, *counts, "programs"]
+        arguments = [*kernel.arguments, *counts, programs]
         blocks = word(self.names, "blocks")
         options = []
         width = word(self.names, "width")
@@ -121,8 +122,8 @@ class TileLangWrapper(Wrapper):
             self.line(f"{option} = {asked}({upper}, {HOLDING} * {width}, {most})", deeper)
             options.append(option)
         if kernel.scratch:
-            most = f"min(programs, {SCRATCH_BLOCKS})"
-            most = f"programs if {option} else {most}" if kernel.holds_all else most
+            most = f"min({programs}, {SCRATCH_BLOCKS})"
+            most = f"{programs} if {option} else {most}" if kernel.holds_all else most
             self.line(f"{blocks} = {most}", deeper)
             arguments.append(blocks)
         for storage, name in kernel.scratch:

@@ -29,8 +29,8 @@ def carrier(dtype: DType) -> DType:
 class Dialect:
     """One Triton target.
 
-    `launch_options`: `num_warps` and `num_stages` mean something. `device_guard`: a context manager
-    that selects the device of its tensor argument, or "" where one process has one device.
+    `launch_options`: `num_warps` and `num_stages` mean something. `compiled_again`: the wrapper
+    keeps what Triton compiled for a launch, and launches that again, on its tensors' device.
     `grouped_order`: programs of a matrix product run in blocks of rows, for the shared cache.
     `scalar_div_rn`: `tl.div_rn` takes scalars, not tiles only.
     `specialises`: kernels are compiled apart for integer arguments that are 1 or multiples of 16.
@@ -47,7 +47,7 @@ class Dialect:
     """
 
     launch_options: bool = True
-    device_guard: str = ""
+    compiled_again: bool = False
     grouped_order: bool = True
     scalar_div_rn: bool = True
     specialises: bool = True
@@ -61,7 +61,7 @@ class Dialect:
 
 
 DIALECTS = {
-    "triton_cuda": Dialect(device_guard="torch.cuda.device_of", approximates=True),
+    "triton_cuda": Dialect(compiled_again=True, approximates=True),
     "triton_ascend": Dialect(
         launch_options=False,
         grouped_order=False,

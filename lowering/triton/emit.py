@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import attrs
@@ -17,7 +18,7 @@ from sketchc.lowering.python_host.wrapper import Wrapper, python_kernel
 from sketchc.lowering.triton import tuning
 from sketchc.lowering.triton.alike import Call, write_once
 from sketchc.lowering.triton.dialect import DIALECTS, RESERVED, Dialect
-from sketchc.lowering.triton.kernel import KernelText, emit_phase
+from sketchc.lowering.triton.kernel import INDEX_GIVEN, KernelText, emit_phase
 from sketchc.lowering.triton.memory import needs_canonical_nan
 from sketchc.lowering.triton.products import least_of
 
@@ -38,32 +39,63 @@ class TritonWrapper(Wrapper):
 
     def _launch(self, kernel: KernelText, call: Call, phase: PhasePlan) -> None:
         self.lines.append("")
+        programs, index = self.own_name("programs"), self.own_name("index")
+
+        def counted() -> None:
+            self._buckets(kernel, phase)
+            if kernel.index_bound is not None:
+                self.comment("No index of the kernel exceeds this, overshooting lanes included.")
+                self.line(f"index_bound = {kernel.index_bound}")
+                self.line(f"{index} = tl.int64 if index_bound >= 2**31 else tl.int32")
+            self.count_programs(phase, programs)
+
+        self.once(counted)
+        for name in kernel.in_memory:
+            held = f"torch.full((1,), {self.names[name]}, dtype=torch.float64, device=device)"
+            self.line(f"{self.names[f'{name}_ptr']} = {held}")
+        self._canonical(phase)
+        self.line(f"if {programs} > 0:")
+        grid = programs
+        if self.plan.capabilities.persistent_grid:
+            grid = f"min({programs}, {self.plan.cores(phase)})"
+        given = [f"INDEX={index}" if each == INDEX_GIVEN else each for each in call.arguments]
+        if self.dialect.launch_options:
+            given += tuning.launch_options(self.plan, phase, self.names)
+        launch = f"{call.name}[({grid},)]({', '.join(given)})"
+        if self.dialect.compiled_again:
+            pointers = len(kernel.scope.tensors) + len(kernel.scope.bit_pointers)
+            tensors = f"[{', '.join(given[:pointers])}]"
+            options = [each for each in given if re.match(r"\w+=", each)]
+            numbers = f"[{', '.join(given[pointers : len(given) - len(options)])}]"
+            where = "launches", self._place(kernel, phase, index), call.name, grid
+            launch = self.call("launch_kernel", *where, tensors, numbers, *options)
+        self.line(launch, "    ")
+
+    def _place(self, kernel: KernelText, phase: PhasePlan, index: str) -> str:
+        """The place of a launch among those of its plan: its number, and what else the kernel is
+        compiled for that the plan does not settle."""
+        declared = (declared.partition(":") for declared, _ in kernel.parameters)
+        compiled = {name for name, kind, _ in declared if kind}
+        names, scope, apart = self.names, kernel.scope, list[str]()
+        for name, kind in scope.scalars.items():
+            value = names[name]
+            if kind is ir.NameKind.CONSTANT or not self.varying([value]):
+                continue
+            if not scope.dtypes[name].is_float:
+                apart.append(value if value in compiled else self.call("integer_kind", value))
+        for name, size in scope.buckets.items():
+            apart += [names[name]] if self.varying([str(self.expression(size))]) else []
+        if kernel.index_bound is not None and self.varying([kernel.index_bound]):
+            apart.append(index)
+        return f"({', '.join([str(phase.index), *apart])})" if apart else str(phase.index)
+
+    def _buckets(self, kernel: KernelText, phase: PhasePlan) -> None:
+        """Bind the widths of tiles that depend on sizes."""
         for name, value in kernel.scope.buckets.items():
             power = PYTHON.call("triton.next_power_of_2", self.expression(value))
             least = least_of(name, phase, self.plan, self.dialect)
             self.line(f"{self.names[name]} = max({power}, {least})")
             self.refuse_wide(value)
-        for name in kernel.in_memory:
-            held = f"torch.tensor([{self.names[name]}], dtype=torch.float64, device=device)"
-            self.line(f"{self.names[f'{name}_ptr']} = {held}")
-        self._canonical(phase)
-        if kernel.index_bound is not None:
-            self.comment("No index of the kernel exceeds this, overshooting lanes included.")
-            self.line(f"index_bound = {kernel.index_bound}")
-        self.count_programs(phase)
-        self.line("if programs > 0:")
-        deeper = "    "
-        if self.dialect.device_guard:
-            _, first = kernel.parameters[0]  # each kernel stores to a tensor
-            self.line(f"with {self.dialect.device_guard}({first}):", deeper)
-            deeper += "    "
-        grid = "(programs,)"
-        if self.plan.capabilities.persistent_grid:
-            grid = f"(min(programs, {self.plan.cores(phase)}),)"
-        arguments = [*call.arguments]
-        if self.dialect.launch_options:
-            arguments += tuning.launch_options(self.plan, phase, self.names)
-        self.line(f"{call.name}[{grid}]({', '.join(arguments)})", deeper)
 
     def _canonical(self, phase: PhasePlan) -> None:
         """Bring NaN in tensors to the form that wins an atomic maximum or minimum, where needed."""

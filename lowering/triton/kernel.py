@@ -309,6 +309,10 @@ def phase_magnitudes(plan: Plan, phase: PhasePlan) -> list[Polynomial] | None:
     return None if seen.unbounded else seen.largest
 
 
+#: What a launch passes for the type of indices, which the host has named `index`.
+INDEX_GIVEN = "INDEX=index"
+
+
 @attrs.frozen
 class KernelText:
     """One kernel's source and what its launch must do.
@@ -446,7 +450,7 @@ def _parameters(
     for name in known:
         yield f"{name}: tl.constexpr", f"{name}={name}"
     if scope.guarded:
-        yield "INDEX: tl.constexpr", "INDEX=tl.int64 if index_bound >= 2**31 else tl.int32"
+        yield "INDEX: tl.constexpr", INDEX_GIVEN
 
 
 def _assemble(

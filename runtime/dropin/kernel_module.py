@@ -11,6 +11,7 @@ sketchc:
   `torch.export` take as a whole; it has no backward pass.
 - Beside it lie the kernel's file and, for C++, the module built from it, which is built again where
   the CPU or the Python is another. The folder can be moved: nothing in it names a place.
+- For NVIDIA GPUs, `use_graphs()` has calls that repeat replay a CUDA graph of their launches.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.lowering.abi import wrapped
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.python_host import abi
@@ -30,10 +32,14 @@ from sketchc.lowering.registry import load_language, load_target
 from sketchc.runtime.toolchains.base import toolchain
 
 #: Files whose text goes into drop-ins. They are not imported for it: they import torch.
-LOADING, SUPPORT, MODEL_SUPPORT, LIST_SUPPORT, PARTIAL_SUPPORT = (
+LOADING, SUPPORT, MODEL_SUPPORT, LIST_SUPPORT, PARTIAL_SUPPORT, GRAPH_SUPPORT = (
     Path(__file__).with_name(f"{part}_support.py")
-    for part in ("loading", "kernel", "model", "list", "partial")
+    for part in ("loading", "kernel", "model", "list", "partial", "graph")
 )
+_USE_GRAPHS = '''def use_graphs(on: bool = True) -> None:
+    """Whether calls of this module's function replay a CUDA graph where they repeat: the same
+    tensors, or others at their addresses, `out` included, and the same params, on one stream."""
+    KERNEL.graphs = Graphs(run, len(KERNEL.names) > 0) if on else None'''
 _MARKS = ("# ---- copied from here ----\n", "# ---- to here ----\n")
 
 
@@ -61,12 +67,22 @@ def module_parts(kernel: Kernel, more: Sequence[Path] = ()) -> list[str]:
     copied into it, too."""
     built, definition = toolchain(kernel.target).module_parts(kernel)
     taken = [tensor.name for tensor in abi.given(kernel.sketch)]
+    graphs = _has_graphs(kernel)
+    parts = [LOADING, SUPPORT, *([built] if built else []), *([GRAPH_SUPPORT] if graphs else [])]
     return [
-        *copied([LOADING, SUPPORT, *([built] if built else []), *more]),
+        *copied([*parts, *more]),
         shape_function(kernel.sketch, "_shapes", taken, "ceil_div"),
         _kernel(kernel, definition),
+        *([_USE_GRAPHS] if graphs else []),
         _function(kernel),
     ]
+
+
+def _has_graphs(kernel: Kernel) -> bool:
+    """Whether CUDA graphs may hold the launches of a kernel: nothing is read back to the host."""
+    steps = walk.statements(kernel.sketch.schedule)
+    reads_back = any(isinstance(step, ir.Fetch) for step in steps)
+    return load_target(kernel.target).device == "cuda" and not reads_back
 
 
 def copied(files: Sequence[Path]) -> list[str]:
@@ -84,9 +100,10 @@ def function_name(kernel: Kernel) -> str:
 def names_of(kernel: Kernel) -> Names:
     """The sketch's names as Python identifiers, none of which the module uses itself."""
     built, _ = toolchain(kernel.target).module_parts(kernel)
-    files = [LOADING, SUPPORT, MODEL_SUPPORT]
+    files = [LOADING, SUPPORT, MODEL_SUPPORT, GRAPH_SUPPORT]
     files += [built] if built else []
     used = {"torch", "nn", "Any", "out", "Model", "ModelNew", "KERNEL", "FORWARD", "run", "file"}
+    used.add("use_graphs")
     for path in files:
         tree = ast.parse(path.read_text("utf-8"))
         for node in tree.body:

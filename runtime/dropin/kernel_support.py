@@ -159,6 +159,13 @@ def is_direct(tensors: Sequence[torch.Tensor | None]) -> bool:
     )
 
 
+def is_compiled_without_gradients() -> bool:
+    """Whether torch compiles a call for which gradients are switched off, as it compiles anew for
+    one for which they are not. (What it exports is not: that stays as it is.)"""
+    exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)  # from 2.7 on
+    return torch.compiler.is_compiling() and not exporting() and not torch.is_grad_enabled()
+
+
 def modes() -> list[Callable[[], Any]]:
     """Functions that tell whether torch follows what is called: a mode or a transformation is on
     (`FakeTensorMode`, `vmap`), or calls are traced. Only torch's own names tell of all of them."""
@@ -201,7 +208,9 @@ class Kernel:
         self.fresh = [dtype for _, dtype, place in made if place is None]
         self.dtypes = [*(dtype for _, dtype, _, _ in tensors), *self.fresh]
         self.modes = modes()
-        self.operator = operator(name, self, shapes)
+        #: In place of `run` in calls at once, where a user asks for it.
+        self.graphs: Callable[..., Any] | None = None
+        self.operator, self.in_graph = operators(name, self, shapes)
 
     def __call__(self, values: Sequence[Any], numbers: Sequence[Any], out: Any = None) -> Any:
         """Run the kernel; tensors that it updates are updated in place. The results are arrays
@@ -277,7 +286,7 @@ class Kernel:
         named = dict(zip(self.param_names, numbers, strict=True))
         if spots:
             named["out"] = spots[0] if len(spots) == 1 else tuple(spots)
-        found = self.run(*tensors, **named)
+        found = (self.graphs or self.run)(*tensors, **named)
         for place in self.updated:
             changed(tensors[place])
         for spot in spots:
@@ -309,7 +318,8 @@ class Kernel:
         if direct:
             results = self.called(tensors, numbers, spots)
         else:
-            found = self.operator(*tensors, *numbers)
+            chosen = self.in_graph if is_compiled_without_gradients() else self.operator
+            found = chosen(*tensors, *numbers)
             results = list(found) if isinstance(found, (tuple, list)) else [found]
         fresh = [r for r, (_, _, place) in zip(results, self.made, strict=True) if place is None]
         for name, place, spot, result in zip(self.names, wanted, spots, fresh, strict=False):
@@ -320,12 +330,16 @@ class Kernel:
         return results
 
 
-def operator(name: str, kernel: Kernel, shapes: Callable[..., Sequence[tuple[int, ...]]]) -> Any:
-    """The kernel as an operator of torch, which `torch.compile` and `torch.export` take as a whole.
+def operators(
+    name: str, kernel: Kernel, shapes: Callable[..., Sequence[tuple[int, ...]]]
+) -> tuple[Any, Any]:
+    """The kernel as an operator of torch, which `torch.compile` and `torch.export` take as a whole,
+    and as one for graphs without gradients.
 
-    The operator takes the tensors, then the params by position; tensors that are updated are copied
-    first. `shapes` gives the results' shapes for the same arguments. The operator has no
-    derivative: asking for one is an error, not a zero.
+    The operators take the tensors, then the params by position; tensors that are updated are copied
+    first. `shapes` gives the results' shapes for the same arguments. The first has no derivative:
+    asking for one is an error, not a zero. The second knows nothing of gradients: torch asks the
+    first whether one is wanted at each call, in Python.
     """
     count, single = len(kernel.tensors), len(kernel.made) == 1
     names = [param for param, _ in kernel.params]
@@ -374,7 +388,7 @@ def operator(name: str, kernel: Kernel, shapes: Callable[..., Sequence[tuple[int
     made = defined(name, schema(kernel), compute, follow)
     told = made.name()
     torch.library.register_autograd(told, differentiate, setup_context=keep, lib=OPERATORS)
-    return made
+    return made, defined(f"{name}_in_graph", schema(kernel), compute, follow)
 
 
 def schema(kernel: Kernel) -> str:

@@ -65,10 +65,16 @@ TEXT = LAYERS.replace(
 
 
 def kernels(source: str) -> list[str]:
-    """The kernels of a file: the functions whose launch has a grid."""
-    launched = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
-    heads = (node.func for node in launched if isinstance(node.func, ast.Subscript))
-    return sorted({ast.unparse(head.value) for head in heads})
+    """The kernels of a file: jitted functions that the function for the host names."""
+    tree = ast.parse(source)
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    jitted = {
+        f.name
+        for f in functions
+        if any("triton.jit" in ast.unparse(each) for each in f.decorator_list)
+    }
+    named = {node.id for node in ast.walk(functions[-1]) if isinstance(node, ast.Name)}
+    return sorted(jitted & named)
 
 
 @pytest.mark.parametrize("target", sorted(DIALECTS))

@@ -3,6 +3,7 @@ through the kernel's operator of torch."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -149,3 +150,55 @@ def test_who_kept_a_tensor_for_a_gradient_hears_that_a_kernel_wrote_to_it(module
         kept.backward()
     with torch.inference_mode():
         module.layer_norm(x, weight, bias, out=torch.empty(5, 37))
+
+
+def operators_compiled(function: Callable[..., Any], values: tuple[torch.Tensor, ...]) -> list[str]:
+    """The names of the operators of sketchc in what torch compiles of a call."""
+    seen: list[str] = []
+
+    def backend(graph: torch.fx.GraphModule, _: Any) -> Any:
+        seen.extend(str(node.target) for node in graph.graph.nodes)
+        return graph
+
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend=backend, fullgraph=True)
+    torch.testing.assert_close(compiled(*values), wanted(*values))
+    return [name for name in seen if name.startswith("sketchc.")]
+
+
+def test_compiled_calls_ask_for_gradients_only_where_they_are_on(
+    module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+    def function(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> Any:
+        return module.layer_norm(x, weight, bias)
+
+    values = given()
+    (own,) = operators_compiled(function, values)
+    assert not own.endswith("_in_graph.default")
+    for off in (torch.no_grad, torch.inference_mode):
+        with off():
+            (name,) = operators_compiled(function, values)
+        assert name == own.replace(".default", "_in_graph.default")
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend="aot_eager", fullgraph=True)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(*values), wanted(*values))
+    x, weight, bias = values
+    found = compiled(x, torch.nn.Parameter(weight), bias)
+    with pytest.raises(NotImplementedError, match="no backward pass"):
+        found.sum().backward()
+
+
+def test_what_is_exported_without_gradients_refuses_them_later(module: Any) -> None:
+    class Norm(torch.nn.Module):
+        def forward(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> Any:
+            return module.layer_norm(x, weight, bias)
+
+    x, weight, bias = given()
+    with torch.no_grad():
+        program = torch.export.export(Norm(), (x, weight, bias))
+    found = program.module()(x, torch.nn.Parameter(weight), bias)
+    with pytest.raises(NotImplementedError, match="no backward pass"):
+        found.sum().backward()

@@ -17,6 +17,7 @@ SUPPORT = (
     kernel_module.MODEL_SUPPORT,
     kernel_module.LIST_SUPPORT,
     kernel_module.PARTIAL_SUPPORT,
+    kernel_module.GRAPH_SUPPORT,
 )
 OF_TARGETS = tuple(
     Path(package.__path__[0]) / name

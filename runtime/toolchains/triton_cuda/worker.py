@@ -190,13 +190,16 @@ def run_kernel(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any],
 
 
 def _count_launches(watch: Any) -> None:
-    """Report every launch to `watch`, in Triton's interpreter and on a GPU."""
+    """Report every launch to `watch`, in Triton's interpreter and on a GPU, there also of what was
+    compiled before."""
+    from triton.compiler import CompiledKernel
     from triton.runtime.interpreter import GridExecutor
     from triton.runtime.jit import JITFunction
 
     # Triton's own functions, even where this process has replaced them before.
     interpreted = _PLAIN.setdefault("call", GridExecutor.__call__)
     compiled = _PLAIN.setdefault("run", JITFunction.run)
+    launcher = _PLAIN.setdefault("launcher", CompiledKernel.__getitem__)
 
     def of_the_wrapper(grid: Any) -> Any:
         if not callable(grid):
@@ -220,11 +223,22 @@ def _count_launches(watch: Any) -> None:
             grid = of_the_wrapper(grid)
             return compiled(self, *arguments, grid=grid, warmup=warmup, **keywords)
 
+    def launcher_of(self: Any, grid: Any) -> Any:
+        launch = launcher(self, grid)
+
+        def again(*arguments: Any, **keywords: Any) -> Any:
+            with watch.launch():
+                return launch(*arguments, **keywords)
+
+        return again
+
     GridExecutor.__call__ = call
     JITFunction.run = run
+    CompiledKernel.__getitem__ = launcher_of
 
 
-#: Triton's own functions that launch a kernel: "call" (interpreted) and "run" (compiled).
+#: Triton's own functions that launch a kernel: "call" (interpreted), "run" (compiled), and
+#: "launcher" (compiled before).
 _PLAIN: dict[str, Any] = {}
 _NAME = "generated_kernel"
 #: Files that this process has imported, for all runs that it serves.

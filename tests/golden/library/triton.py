@@ -974,12 +974,22 @@ def rounded(value: float, bits: int, least: int, limit: float) -> float:
     return math.copysign(nearest if abs(nearest) < limit else math.inf, value)
 
 
-def allocate(
-    name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
-) -> torch.Tensor:
-    """A new tensor. Raise `LaunchError` for a shape that no memory holds."""
-    check_elements(name, shape)
-    return torch.empty(shape, dtype=dtype, device=device)
+def kind_of(value: object) -> object:
+    """What a plan takes of a tensor: its type, shape and device; of several tensors, that of each;
+    of anything else, the value."""
+    if isinstance(value, torch.Tensor):
+        return value.dtype, value.shape, value.device
+    if isinstance(value, tuple | list):
+        return tuple(map(kind_of, value))
+    return value
+
+
+def remembered(plans: dict, arguments: tuple, plan: tuple) -> tuple:
+    """The `plan`, which later calls with `arguments` of this kind find among `plans`."""
+    if len(plans) >= 1024:
+        plans.clear()
+    plans[arguments] = plan
+    return plan
 
 
 def row_major(output: torch.Tensor) -> torch.Tensor:
@@ -1012,3 +1022,40 @@ def check_overlap(outputs: dict[str, torch.Tensor], inputs: dict[str, torch.Tens
             if (other in outputs or name in outputs) and start < high and low < stop:
                 require(False, f"{name} overlaps {other} in memory")
         spans[name] = (start, stop)
+
+
+def integer_kind(value: int) -> tuple[bool, bool, bool]:
+    """What Triton compiles a kernel apart for, of an integer argument."""
+    return value == 1, value % 16 == 0, -(2**31) <= value < 2**31
+
+
+def launch_kernel(
+    launches: dict,
+    place: object,
+    kernel: object,
+    programs: int,
+    tensors: list[torch.Tensor],
+    numbers: list[float],
+    **options: object,
+) -> None:
+    """Launch `kernel` on the device of its tensors. Where the plan has launched it before, with
+    tensors that begin at multiples of 16 bytes as these do, it is among `launches`, as it was
+    compiled then, and is launched at once; else Triton finds or compiles it."""
+    pointers, joined = [], 0
+    for tensor in tensors:
+        pointer = tensor.data_ptr()
+        pointers.append(pointer)
+        joined |= pointer
+    known = launches.get(place) if joined % 16 == 0 else None
+    if known is not None and torch.cuda.current_device() == tensors[0].device.index:
+        compiled, constants, grid, launch = known
+        if grid != programs:
+            launch = compiled[programs, 1, 1]
+            launches[place] = compiled, constants, programs, launch
+        launch(*pointers, *numbers, *constants)
+        return
+    with torch.cuda.device_of(tensors[0]):
+        compiled = kernel[(programs,)](*tensors, *numbers, **options)
+    names = getattr(kernel, "arg_names", ())[len(tensors) + len(numbers) :]
+    if joined % 16 == 0 and hasattr(compiled, "launch_metadata") and set(names) <= set(options):
+        launches[place] = compiled, [options[name] for name in names], None, None

@@ -148,8 +148,12 @@ def activations_kernel(width):
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def activations(
@@ -173,21 +177,63 @@ def activations(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 2, "X has 2 axes: [M, N]")
-    M, N = X.shape
     device = X.device
-    check_tensor("X", X, torch.float32, (M, N), device)
+    arguments = (kind_of(X), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 2, "X has 2 axes: [M, N]")
+        M, N = X.shape
+        check_tensor("X", X, torch.float32, (M, N), device)
+        if out is None:
+            check_elements("SIGMOID", (M, N))
+            check_elements("SILU", (M, N))
+            check_elements("GELU_TANH", (M, N))
+            check_elements("SOFTPLUS", (M, N))
+            check_elements("SOFTSIGN", (M, N))
+            check_elements("HARDSIGMOID", (M, N))
+            check_elements("HARDSWISH", (M, N))
+            check_elements("ELU", (M, N))
+            check_elements("SELU", (M, N))
+            check_elements("LEAKY_RELU", (M, N))
+        else:
+            (
+                SIGMOID,
+                SILU,
+                GELU_TANH,
+                SOFTPLUS,
+                SOFTSIGN,
+                HARDSIGMOID,
+                HARDSWISH,
+                ELU,
+                SELU,
+                LEAKY_RELU,
+            ) = out
+            check_tensor("SIGMOID", SIGMOID, torch.float32, (M, N), device)
+            check_tensor("SILU", SILU, torch.float32, (M, N), device)
+            check_tensor("GELU_TANH", GELU_TANH, torch.float32, (M, N), device)
+            check_tensor("SOFTPLUS", SOFTPLUS, torch.float32, (M, N), device)
+            check_tensor("SOFTSIGN", SOFTSIGN, torch.float32, (M, N), device)
+            check_tensor("HARDSIGMOID", HARDSIGMOID, torch.float32, (M, N), device)
+            check_tensor("HARDSWISH", HARDSWISH, torch.float32, (M, N), device)
+            check_tensor("ELU", ELU, torch.float32, (M, N), device)
+            check_tensor("SELU", SELU, torch.float32, (M, N), device)
+            check_tensor("LEAKY_RELU", LEAKY_RELU, torch.float32, (M, N), device)
+        programs = tilelang.cdiv(M, TM) * tilelang.cdiv(N, TN)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, N, programs))
+    M, N, programs = plan
     if out is None:
-        SIGMOID = allocate("SIGMOID", (M, N), torch.float32, device)
-        SILU = allocate("SILU", (M, N), torch.float32, device)
-        GELU_TANH = allocate("GELU_TANH", (M, N), torch.float32, device)
-        SOFTPLUS = allocate("SOFTPLUS", (M, N), torch.float32, device)
-        SOFTSIGN = allocate("SOFTSIGN", (M, N), torch.float32, device)
-        HARDSIGMOID = allocate("HARDSIGMOID", (M, N), torch.float32, device)
-        HARDSWISH = allocate("HARDSWISH", (M, N), torch.float32, device)
-        ELU = allocate("ELU", (M, N), torch.float32, device)
-        SELU = allocate("SELU", (M, N), torch.float32, device)
-        LEAKY_RELU = allocate("LEAKY_RELU", (M, N), torch.float32, device)
+        SIGMOID = torch.empty((M, N), dtype=torch.float32, device=device)
+        SILU = torch.empty((M, N), dtype=torch.float32, device=device)
+        GELU_TANH = torch.empty((M, N), dtype=torch.float32, device=device)
+        SOFTPLUS = torch.empty((M, N), dtype=torch.float32, device=device)
+        SOFTSIGN = torch.empty((M, N), dtype=torch.float32, device=device)
+        HARDSIGMOID = torch.empty((M, N), dtype=torch.float32, device=device)
+        HARDSWISH = torch.empty((M, N), dtype=torch.float32, device=device)
+        ELU = torch.empty((M, N), dtype=torch.float32, device=device)
+        SELU = torch.empty((M, N), dtype=torch.float32, device=device)
+        LEAKY_RELU = torch.empty((M, N), dtype=torch.float32, device=device)
     else:
         (
             SIGMOID,
@@ -201,16 +247,6 @@ def activations(
             SELU,
             LEAKY_RELU,
         ) = out
-        check_tensor("SIGMOID", SIGMOID, torch.float32, (M, N), device)
-        check_tensor("SILU", SILU, torch.float32, (M, N), device)
-        check_tensor("GELU_TANH", GELU_TANH, torch.float32, (M, N), device)
-        check_tensor("SOFTPLUS", SOFTPLUS, torch.float32, (M, N), device)
-        check_tensor("SOFTSIGN", SOFTSIGN, torch.float32, (M, N), device)
-        check_tensor("HARDSIGMOID", HARDSIGMOID, torch.float32, (M, N), device)
-        check_tensor("HARDSWISH", HARDSWISH, torch.float32, (M, N), device)
-        check_tensor("ELU", ELU, torch.float32, (M, N), device)
-        check_tensor("SELU", SELU, torch.float32, (M, N), device)
-        check_tensor("LEAKY_RELU", LEAKY_RELU, torch.float32, (M, N), device)
         check_overlap(
             {
                 "SIGMOID": SIGMOID,
@@ -249,8 +285,6 @@ def activations(
     SELU_dense = with_an_element(SELU_dense)
     LEAKY_RELU_dense = with_an_element(LEAKY_RELU_dense)
 
-    programs = tilelang.cdiv(M, TM) * tilelang.cdiv(N, TN)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         width = lanes_at_once(
             4,

@@ -71,8 +71,12 @@ def add_bias_kernel(width):
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def add_bias(
@@ -89,17 +93,29 @@ def add_bias(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 2, "X has 2 axes: [M, N]")
-    require(BIAS.dim() == 1, "BIAS has 1 axis: [N]")
-    M, N = X.shape
     device = X.device
-    check_tensor("X", X, torch.float32, (M, N), device)
-    check_tensor("BIAS", BIAS, torch.float32, (N,), device)
+    arguments = (kind_of(X), kind_of(BIAS), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 2, "X has 2 axes: [M, N]")
+        require(BIAS.dim() == 1, "BIAS has 1 axis: [N]")
+        M, N = X.shape
+        check_tensor("X", X, torch.float32, (M, N), device)
+        check_tensor("BIAS", BIAS, torch.float32, (N,), device)
+        if out is None:
+            check_elements("Y", (M, N))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (M, N), device)
+        programs = tilelang.cdiv(M, TM) * tilelang.cdiv(N, TN)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, N, programs))
+    M, N, programs = plan
     if out is None:
-        Y = allocate("Y", (M, N), torch.float32, device)
+        Y = torch.empty((M, N), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (M, N), device)
         check_overlap({"Y": Y}, {"X": X, "BIAS": BIAS})
     X_dense = X.contiguous()
     BIAS_dense = BIAS.contiguous()
@@ -108,8 +124,6 @@ def add_bias(
     BIAS_dense = with_an_element(BIAS_dense)
     Y_dense = with_an_element(Y_dense)
 
-    programs = tilelang.cdiv(M, TM) * tilelang.cdiv(N, TN)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         width = lanes_at_once(4, [N], X_dense, BIAS_dense, Y_dense)
         add_bias_kernel(width)(

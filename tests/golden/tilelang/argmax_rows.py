@@ -102,8 +102,12 @@ def argmax_rows_kernel(width):
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def argmax_rows(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -114,23 +118,33 @@ def argmax_rows(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Te
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 2, "X has 2 axes: [M, N]")
-    M, N = X.shape
     device = X.device
-    check_tensor("X", X, torch.float32, (M, N), device)
+    arguments = (kind_of(X), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 2, "X has 2 axes: [M, N]")
+        M, N = X.shape
+        check_tensor("X", X, torch.float32, (M, N), device)
+        if out is None:
+            check_elements("PLACE", (M,))
+        else:
+            PLACE = out
+            check_tensor("PLACE", PLACE, torch.int64, (M,), device)
+        programs = M
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, N, programs))
+    M, N, programs = plan
     if out is None:
-        PLACE = allocate("PLACE", (M,), torch.int64, device)
+        PLACE = torch.empty((M,), dtype=torch.int64, device=device)
     else:
         PLACE = out
-        check_tensor("PLACE", PLACE, torch.int64, (M,), device)
         check_overlap({"PLACE": PLACE}, {"X": X})
     X_dense = X.contiguous()
     PLACE_dense = row_major(PLACE)
     X_dense = with_an_element(X_dense)
     PLACE_dense = with_an_element(PLACE_dense)
 
-    programs = M
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         width = lanes_at_once(4, [N], X_dense, PLACE_dense)
         argmax_rows_kernel(width)(X_dense.view(-1), PLACE_dense.view(-1), N // width, programs)

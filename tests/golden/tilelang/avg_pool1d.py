@@ -117,7 +117,11 @@ def avg_pool1d_kernel(width):
 
 
 # The library: LaunchError, require, check_elements, check_tensor, plain, check_integer,
-# check_bool, allocate, row_major, with_an_element, check_overlap.
+# check_bool, kind_of, remembered, row_major, with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def avg_pool1d(
@@ -140,35 +144,47 @@ def avg_pool1d(
     stride = check_integer("stride", stride)
     padding = check_integer("padding", padding)
     count_include_pad = check_bool("count_include_pad", count_include_pad)
-    require(X.dim() == 3, "X has 3 axes: [N, C, L]")
-    N, C, L = X.shape
-    require(stride >= 1, f"the sketch needs stride >= 1 (stride = {stride})")
-    require(kernel_size >= 1 and stride >= 1, "the sketch needs kernel_size >= 1 and stride >= 1")
-    require(
-        padding >= 0 and 2 * padding <= kernel_size,
-        "the sketch needs padding >= 0 and 2*padding <= kernel_size",
-    )
-    OL = (L + 2 * padding - kernel_size) // stride + 1
-    require(OL >= 0, f"the sketch needs OL >= 0 (OL = {OL})")
-    require(
-        2 * OL * stride + kernel_size + 2 * padding + 2046 * stride < 2**63 - 2**50,
-        "the sketch needs integers that stay within 64 bits",
-    )
     device = X.device
-    check_tensor("X", X, torch.float32, (N, C, L), device)
+    arguments = (kind_of(X), kind_of(out), kernel_size, stride, padding)
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 3, "X has 3 axes: [N, C, L]")
+        N, C, L = X.shape
+        require(stride >= 1, f"the sketch needs stride >= 1 (stride = {stride})")
+        require(
+            kernel_size >= 1 and stride >= 1, "the sketch needs kernel_size >= 1 and stride >= 1"
+        )
+        require(
+            padding >= 0 and 2 * padding <= kernel_size,
+            "the sketch needs padding >= 0 and 2*padding <= kernel_size",
+        )
+        OL = (L + 2 * padding - kernel_size) // stride + 1
+        require(OL >= 0, f"the sketch needs OL >= 0 (OL = {OL})")
+        require(
+            2 * OL * stride + kernel_size + 2 * padding + 2046 * stride < 2**63 - 2**50,
+            "the sketch needs integers that stay within 64 bits",
+        )
+        check_tensor("X", X, torch.float32, (N, C, L), device)
+        if out is None:
+            check_elements("Y", (N, C, OL))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (N, C, OL), device)
+        programs = N * C * max(tilelang.cdiv(OL, T_), 0)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, C, L, OL, programs))
+    N, C, L, OL, programs = plan
     if out is None:
-        Y = allocate("Y", (N, C, OL), torch.float32, device)
+        Y = torch.empty((N, C, OL), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (N, C, OL), device)
         check_overlap({"Y": Y}, {"X": X})
     X_dense = X.contiguous()
     Y_dense = row_major(Y)
     X_dense = with_an_element(X_dense)
     Y_dense = with_an_element(Y_dense)
 
-    programs = N * C * max(tilelang.cdiv(OL, T_), 0)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         width = lanes_at_once(4, [OL], X_dense, Y_dense)
         avg_pool1d_kernel(width)(

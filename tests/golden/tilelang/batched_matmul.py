@@ -108,8 +108,12 @@ def batched_matmul_kernel(streamed, width):
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def batched_matmul(
@@ -126,18 +130,30 @@ def batched_matmul(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 3, "X has 3 axes: [B, M, K]")
-    require(W.dim() == 3, "W has 3 axes: [B, K, N]")
-    B, M, K = X.shape
-    N = W.shape[2]
     device = X.device
-    check_tensor("X", X, torch.float32, (B, M, K), device)
-    check_tensor("W", W, torch.float32, (B, K, N), device)
+    arguments = (kind_of(X), kind_of(W), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 3, "X has 3 axes: [B, M, K]")
+        require(W.dim() == 3, "W has 3 axes: [B, K, N]")
+        B, M, K = X.shape
+        N = W.shape[2]
+        check_tensor("X", X, torch.float32, (B, M, K), device)
+        check_tensor("W", W, torch.float32, (B, K, N), device)
+        if out is None:
+            check_elements("Y", (B, M, N))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (B, M, N), device)
+        programs = B * tilelang.cdiv(M, TM) * tilelang.cdiv(N, TN)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (B, M, K, N, programs))
+    B, M, K, N, programs = plan
     if out is None:
-        Y = allocate("Y", (B, M, N), torch.float32, device)
+        Y = torch.empty((B, M, N), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (B, M, N), device)
         check_overlap({"Y": Y}, {"X": X, "W": W})
     X_dense = X.contiguous()
     W_dense = W.contiguous()
@@ -146,8 +162,6 @@ def batched_matmul(
     W_dense = with_an_element(W_dense)
     Y_dense = with_an_element(Y_dense)
 
-    programs = B * tilelang.cdiv(M, TM) * tilelang.cdiv(N, TN)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         streamed = streams(X_dense, W_dense)
         width = lanes_at_once(4, [N], X_dense, W_dense, Y_dense)

@@ -202,8 +202,12 @@ def block_scale_kernel(width):
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def block_scale(
@@ -219,17 +223,30 @@ def block_scale(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 2, "X has 2 axes: [M, 256]")
-    M = X.shape[0]
     device = X.device
-    check_tensor("X", X, torch.float32, (M, 256), device)
+    arguments = (kind_of(X), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 2, "X has 2 axes: [M, 256]")
+        M = X.shape[0]
+        check_tensor("X", X, torch.float32, (M, 256), device)
+        if out is None:
+            check_elements("Y", (M, 256))
+            check_elements("SCALE", (M, 8))
+        else:
+            Y, SCALE = out
+            check_tensor("Y", Y, torch.float32, (M, 256), device)
+            check_tensor("SCALE", SCALE, torch.float32, (M, 8), device)
+        programs = tilelang.cdiv(M, T_)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, programs))
+    M, programs = plan
     if out is None:
-        Y = allocate("Y", (M, 256), torch.float32, device)
-        SCALE = allocate("SCALE", (M, 8), torch.float32, device)
+        Y = torch.empty((M, 256), dtype=torch.float32, device=device)
+        SCALE = torch.empty((M, 8), dtype=torch.float32, device=device)
     else:
         Y, SCALE = out
-        check_tensor("Y", Y, torch.float32, (M, 256), device)
-        check_tensor("SCALE", SCALE, torch.float32, (M, 8), device)
         check_overlap({"Y": Y, "SCALE": SCALE}, {"X": X})
     X_dense = X.contiguous()
     Y_dense = row_major(Y)
@@ -238,8 +255,6 @@ def block_scale(
     Y_dense = with_an_element(Y_dense)
     SCALE_dense = with_an_element(SCALE_dense)
 
-    programs = tilelang.cdiv(M, T_)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         width = lanes_at_once(4, [], X_dense, Y_dense, SCALE_dense)
         block_scale_kernel(width)(

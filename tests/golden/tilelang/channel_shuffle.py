@@ -66,8 +66,12 @@ def channel_shuffle_kernel(width):
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, allocate,
-# row_major, with_an_element, check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, kind_of,
+# remembered, row_major, with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def channel_shuffle(
@@ -84,40 +88,49 @@ def channel_shuffle(
     Raises `LaunchError` for arguments that do not fit.
     """
     groups = check_integer("groups", groups)
-    require(X.dim() == 4, "X has 4 axes: [N, C, H, W]")
-    N, C, H, W = X.shape
-    require(groups >= 1, f"the sketch needs groups >= 1 (groups = {groups})")
-    CG = C // groups
-    require(CG >= 0, f"the sketch needs CG >= 0 (CG = {CG})")
-    require(
-        N * groups * CG * (H * W) == N * C * H * W, "the sketch needs N*groups*CG*(H*W) == N*C*H*W"
-    )
-    require(
-        N * CG * groups * (H * W) == N * C * H * W, "the sketch needs N*CG*groups*(H*W) == N*C*H*W"
-    )
-    require(
-        groups >= 1 and C == CG * groups,
-        f"the sketch needs groups >= 1 and C == CG*groups (C = {C}, CG = {CG}, groups = {groups})",
-    )
-    largest_ = (
-        CG * H * N * W * groups + CG * N * groups + CG * N + CG * groups + N * groups + groups
-    )
-    require(largest_ < 2**63 - 2**48, "the sketch needs integers that stay within 64 bits")
     device = X.device
-    check_tensor("X", X, torch.float32, (N, C, H, W), device)
+    arguments = (kind_of(X), kind_of(out), groups)
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 4, "X has 4 axes: [N, C, H, W]")
+        N, C, H, W = X.shape
+        require(groups >= 1, f"the sketch needs groups >= 1 (groups = {groups})")
+        CG = C // groups
+        require(CG >= 0, f"the sketch needs CG >= 0 (CG = {CG})")
+        require(
+            N * groups * CG * (H * W) == N * C * H * W,
+            "the sketch needs N*groups*CG*(H*W) == N*C*H*W",
+        )
+        require(
+            N * CG * groups * (H * W) == N * C * H * W,
+            "the sketch needs N*CG*groups*(H*W) == N*C*H*W",
+        )
+        require(groups >= 1 and C == CG * groups, "the sketch needs groups >= 1 and C == CG*groups")
+        largest_ = (
+            CG * H * N * W * groups + CG * N * groups + CG * N + CG * groups + N * groups + groups
+        )
+        require(largest_ < 2**63 - 2**48, "the sketch needs integers that stay within 64 bits")
+        check_tensor("X", X, torch.float32, (N, C, H, W), device)
+        if out is None:
+            check_elements("Y", (N, C, H, W))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (N, C, H, W), device)
+        programs = N * max(groups, 0) * max(CG, 0) * tilelang.cdiv(H * W, T_)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, C, H, W, CG, programs))
+    N, C, H, W, CG, programs = plan
     if out is None:
-        Y = allocate("Y", (N, C, H, W), torch.float32, device)
+        Y = torch.empty((N, C, H, W), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (N, C, H, W), device)
         check_overlap({"Y": Y}, {"X": X})
     X_dense = X.contiguous()
     Y_dense = row_major(Y)
     X_dense = with_an_element(X_dense)
     Y_dense = with_an_element(Y_dense)
 
-    programs = N * max(groups, 0) * max(CG, 0) * tilelang.cdiv(H * W, T_)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         width = lanes_at_once(4, [W], X_dense, Y_dense)
         channel_shuffle_kernel(width)(

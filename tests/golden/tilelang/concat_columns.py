@@ -79,8 +79,12 @@ def concat_columns_kernel(width):
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def concat_columns(
@@ -97,18 +101,30 @@ def concat_columns(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(A.dim() == 2, "A has 2 axes: [M, N]")
-    require(B.dim() == 2, "B has 2 axes: [M, K]")
-    M, N = A.shape
-    K = B.shape[1]
     device = A.device
-    check_tensor("A", A, torch.float32, (M, N), device)
-    check_tensor("B", B, torch.float32, (M, K), device)
+    arguments = (kind_of(A), kind_of(B), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(A.dim() == 2, "A has 2 axes: [M, N]")
+        require(B.dim() == 2, "B has 2 axes: [M, K]")
+        M, N = A.shape
+        K = B.shape[1]
+        check_tensor("A", A, torch.float32, (M, N), device)
+        check_tensor("B", B, torch.float32, (M, K), device)
+        if out is None:
+            check_elements("Y", (M, N + K))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (M, N + K), device)
+        programs = M
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, N, K, programs))
+    M, N, K, programs = plan
     if out is None:
-        Y = allocate("Y", (M, N + K), torch.float32, device)
+        Y = torch.empty((M, N + K), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (M, N + K), device)
         check_overlap({"Y": Y}, {"A": A, "B": B})
     A_dense = A.contiguous()
     B_dense = B.contiguous()
@@ -117,8 +133,6 @@ def concat_columns(
     B_dense = with_an_element(B_dense)
     Y_dense = with_an_element(Y_dense)
 
-    programs = M
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         width = lanes_at_once(4, [K, N], A_dense, B_dense, Y_dense)
         concat_columns_kernel(width)(

@@ -217,8 +217,12 @@ def conv_transpose2d_kernel():
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, allocate,
-# row_major, with_an_element, check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, kind_of,
+# remembered, row_major, with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def conv_transpose2d(
@@ -243,45 +247,66 @@ def conv_transpose2d(
     padding = check_integer("padding", padding)
     output_padding = check_integer("output_padding", output_padding)
     dilation = check_integer("dilation", dilation)
-    require(X.dim() == 4, "X has 4 axes: [N, C, H, W]")
-    require(WEIGHT.dim() == 4, "WEIGHT has 4 axes: [C, O, KH, KW]")
-    N, C, H, W = X.shape
-    O_ = WEIGHT.shape[1]
-    KH = WEIGHT.shape[2]
-    KW = WEIGHT.shape[3]
-    require(
-        stride >= 1 and dilation >= 1 and padding >= 0 and output_padding >= 0,
-        "the sketch needs stride >= 1 and dilation >= 1 and padding >= 0 and output_padding >= 0",
-    )
-    require(KH * KW >= 1, f"the sketch needs KH*KW >= 1 (KH = {KH}, KW = {KW})")
-    require(KW >= 1, f"the sketch needs KW >= 1 (KW = {KW})")
-    require(KH >= 1, f"the sketch needs KH >= 1 (KH = {KH})")
-    OH = (H - 1) * stride - 2 * padding + dilation * (KH - 1) + output_padding + 1
-    require(OH >= 0, f"the sketch needs OH >= 0 (OH = {OH})")
-    require(OH >= 1, f"the sketch needs OH >= 1 (OH = {OH})")
-    OW = (W - 1) * stride - 2 * padding + dilation * (KW - 1) + output_padding + 1
-    require(OW >= 0, f"the sketch needs OW >= 0 (OW = {OW})")
-    require(OH * OW >= 1, f"the sketch needs OH*OW >= 1 (OH = {OH}, OW = {OW})")
-    require(OW >= 1, f"the sketch needs OW >= 1 (OW = {OW})")
-    largest_ = (
-        H * stride
-        + KH * dilation
-        + KW * dilation
-        + W * stride
-        + dilation
-        + output_padding
-        + 2 * padding
-        + stride
-    )
-    require(largest_ < 2**63 - 2**48, "the sketch needs integers that stay within 64 bits")
     device = X.device
-    check_tensor("X", X, torch.float32, (N, C, H, W), device)
-    check_tensor("WEIGHT", WEIGHT, torch.float32, (C, O_, KH, KW), device)
+    arguments = (
+        kind_of(X),
+        kind_of(WEIGHT),
+        kind_of(out),
+        stride,
+        padding,
+        output_padding,
+        dilation,
+    )
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 4, "X has 4 axes: [N, C, H, W]")
+        require(WEIGHT.dim() == 4, "WEIGHT has 4 axes: [C, O, KH, KW]")
+        N, C, H, W = X.shape
+        O_ = WEIGHT.shape[1]
+        KH = WEIGHT.shape[2]
+        KW = WEIGHT.shape[3]
+        require(
+            stride >= 1 and dilation >= 1 and padding >= 0 and output_padding >= 0,
+            "the sketch needs stride >= 1 and dilation >= 1 and padding >= 0 and output_padding "
+            ">= 0",
+        )
+        require(KH * KW >= 1, f"the sketch needs KH*KW >= 1 (KH = {KH}, KW = {KW})")
+        require(KW >= 1, f"the sketch needs KW >= 1 (KW = {KW})")
+        require(KH >= 1, f"the sketch needs KH >= 1 (KH = {KH})")
+        OH = (H - 1) * stride - 2 * padding + dilation * (KH - 1) + output_padding + 1
+        require(OH >= 0, f"the sketch needs OH >= 0 (OH = {OH})")
+        require(OH >= 1, f"the sketch needs OH >= 1 (OH = {OH})")
+        OW = (W - 1) * stride - 2 * padding + dilation * (KW - 1) + output_padding + 1
+        require(OW >= 0, f"the sketch needs OW >= 0 (OW = {OW})")
+        require(OH * OW >= 1, f"the sketch needs OH*OW >= 1 (OH = {OH}, OW = {OW})")
+        require(OW >= 1, f"the sketch needs OW >= 1 (OW = {OW})")
+        largest_ = (
+            H * stride
+            + KH * dilation
+            + KW * dilation
+            + W * stride
+            + dilation
+            + output_padding
+            + 2 * padding
+            + stride
+        )
+        require(largest_ < 2**63 - 2**48, "the sketch needs integers that stay within 64 bits")
+        check_tensor("X", X, torch.float32, (N, C, H, W), device)
+        check_tensor("WEIGHT", WEIGHT, torch.float32, (C, O_, KH, KW), device)
+        if out is None:
+            check_elements("Y", (N, O_, OH, OW))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (N, O_, OH, OW), device)
+        programs = max(tilelang.cdiv(N * OH * OW, TP), 0) * tilelang.cdiv(O_, TO)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, C, H, W, O_, KH, KW, OH, OW, programs))
+    N, C, H, W, O_, KH, KW, OH, OW, programs = plan
     if out is None:
-        Y = allocate("Y", (N, O_, OH, OW), torch.float32, device)
+        Y = torch.empty((N, O_, OH, OW), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (N, O_, OH, OW), device)
         check_overlap({"Y": Y}, {"X": X, "WEIGHT": WEIGHT})
     X_dense = X.contiguous()
     WEIGHT_dense = WEIGHT.contiguous()
@@ -290,8 +315,6 @@ def conv_transpose2d(
     WEIGHT_dense = with_an_element(WEIGHT_dense)
     Y_dense = with_an_element(Y_dense)
 
-    programs = max(tilelang.cdiv(N * OH * OW, TP), 0) * tilelang.cdiv(O_, TO)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         conv_transpose2d_kernel()(
             X_dense.view(-1),

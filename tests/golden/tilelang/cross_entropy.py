@@ -170,8 +170,12 @@ def cross_entropy_phase_2_kernel(width):
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def cross_entropy(
@@ -188,43 +192,54 @@ def cross_entropy(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(LOGITS.dim() == 2, "LOGITS has 2 axes: [M, N]")
-    require(TARGET.dim() == 1, "TARGET has 1 axis: [M]")
-    M, N = LOGITS.shape
-    require(M >= 1 and N >= 1, f"the sketch needs M >= 1 and N >= 1 (M = {M}, N = {N})")
     device = LOGITS.device
-    check_tensor("LOGITS", LOGITS, torch.float32, (M, N), device)
-    check_tensor("TARGET", TARGET, torch.int64, (M,), device)
+    arguments = (kind_of(LOGITS), kind_of(TARGET), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(LOGITS.dim() == 2, "LOGITS has 2 axes: [M, N]")
+        require(TARGET.dim() == 1, "TARGET has 1 axis: [M]")
+        M, N = LOGITS.shape
+        require(M >= 1 and N >= 1, f"the sketch needs M >= 1 and N >= 1 (M = {M}, N = {N})")
+        check_tensor("LOGITS", LOGITS, torch.float32, (M, N), device)
+        check_tensor("TARGET", TARGET, torch.int64, (M,), device)
+        if out is None:
+            check_elements("LOSS", ())
+        else:
+            LOSS = out
+            check_tensor("LOSS", LOSS, torch.float32, (), device)
+        check_elements("ROWS", (M,))
+        programs = M
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        programs_2 = 1
+        require(programs_2 < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs_2}")
+        plan = remembered(PLANS, arguments, (M, N, programs, programs_2))
+    M, N, programs, programs_2 = plan
     if out is None:
-        LOSS = allocate("LOSS", (), torch.float32, device)
+        LOSS = torch.empty((), dtype=torch.float32, device=device)
     else:
         LOSS = out
-        check_tensor("LOSS", LOSS, torch.float32, (), device)
         check_overlap({"LOSS": LOSS}, {"LOGITS": LOGITS, "TARGET": TARGET})
     LOGITS_dense = LOGITS.contiguous()
     TARGET_dense = TARGET.contiguous()
     LOSS_dense = row_major(LOSS)
-    ROWS = allocate("ROWS", (M,), torch.float32, device)
+    ROWS = torch.empty((M,), dtype=torch.float32, device=device)
     ROWS_dense = ROWS
     LOGITS_dense = with_an_element(LOGITS_dense)
     TARGET_dense = with_an_element(TARGET_dense)
     LOSS_dense = with_an_element(LOSS_dense)
     ROWS_dense = with_an_element(ROWS_dense)
 
-    programs = M
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         width = lanes_at_once(4, [N], LOGITS_dense, TARGET_dense, ROWS_dense)
         cross_entropy_phase_1_kernel(width)(
             LOGITS_dense.view(-1), TARGET_dense.view(-1), ROWS_dense.view(-1), N // width, programs
         )
 
-    programs = 1
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
-    if programs > 0:
+    if programs_2 > 0:
         width = lanes_at_once(4, [M], LOSS_dense, ROWS_dense)
         cross_entropy_phase_2_kernel(width)(
-            LOSS_dense.view(-1), ROWS_dense.view(-1), M // width, programs
+            LOSS_dense.view(-1), ROWS_dense.view(-1), M // width, programs_2
         )
     if LOSS_dense is not LOSS:
         LOSS.copy_(LOSS_dense)

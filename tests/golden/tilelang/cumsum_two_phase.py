@@ -164,8 +164,12 @@ def cumsum_two_phase_phase_2_kernel(width):
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def cumsum_two_phase(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -176,36 +180,47 @@ def cumsum_two_phase(X: torch.Tensor, *, out: torch.Tensor | None = None) -> tor
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 2, "X has 2 axes: [M, N]")
-    M, N = X.shape
-    blocks = tilelang.cdiv(N, T_)
     device = X.device
-    check_tensor("X", X, torch.float32, (M, N), device)
+    arguments = (kind_of(X), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 2, "X has 2 axes: [M, N]")
+        M, N = X.shape
+        blocks = tilelang.cdiv(N, T_)
+        check_tensor("X", X, torch.float32, (M, N), device)
+        if out is None:
+            check_elements("Y", (M, N))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (M, N), device)
+        check_elements("TOTALS", (M, blocks))
+        programs = M * max(blocks, 0)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        programs_2 = M * max(blocks, 0)
+        require(programs_2 < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs_2}")
+        plan = remembered(PLANS, arguments, (M, N, blocks, programs, programs_2))
+    M, N, blocks, programs, programs_2 = plan
     if out is None:
-        Y = allocate("Y", (M, N), torch.float32, device)
+        Y = torch.empty((M, N), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (M, N), device)
         check_overlap({"Y": Y}, {"X": X})
     X_dense = X.contiguous()
     Y_dense = row_major(Y)
-    TOTALS = allocate("TOTALS", (M, blocks), torch.float32, device)
+    TOTALS = torch.empty((M, blocks), dtype=torch.float32, device=device)
     TOTALS_dense = TOTALS
     X_dense = with_an_element(X_dense)
     Y_dense = with_an_element(Y_dense)
     TOTALS_dense = with_an_element(TOTALS_dense)
 
-    programs = M * max(blocks, 0)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         width = lanes_at_once(4, [N], X_dense, TOTALS_dense)
         cumsum_two_phase_phase_1_kernel(width)(
             X_dense.view(-1), TOTALS_dense.view(-1), N // width, blocks, blocks, programs
         )
 
-    programs = M * max(blocks, 0)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
-    if programs > 0:
+    if programs_2 > 0:
         width = lanes_at_once(4, [N], X_dense, Y_dense, TOTALS_dense)
         cumsum_two_phase_phase_2_kernel(width)(
             X_dense.view(-1),
@@ -214,7 +229,7 @@ def cumsum_two_phase(X: torch.Tensor, *, out: torch.Tensor | None = None) -> tor
             N // width,
             blocks,
             blocks,
-            programs,
+            programs_2,
         )
     if Y_dense is not Y:
         Y.copy_(Y_dense)

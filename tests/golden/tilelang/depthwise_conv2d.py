@@ -107,8 +107,12 @@ def depthwise_conv2d_kernel(width):
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, allocate,
-# row_major, with_an_element, check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, kind_of,
+# remembered, row_major, with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def depthwise_conv2d(
@@ -131,38 +135,50 @@ def depthwise_conv2d(
     stride = check_integer("stride", stride)
     padding = check_integer("padding", padding)
     dilation = check_integer("dilation", dilation)
-    require(X.dim() == 4, "X has 4 axes: [N, C, H, W]")
-    require(WEIGHT.dim() == 4, "WEIGHT has 4 axes: [C, 1, KH, KW]")
-    N, C, H, W = X.shape
-    KH = WEIGHT.shape[2]
-    KW = WEIGHT.shape[3]
-    require(stride >= 1, f"the sketch needs stride >= 1 (stride = {stride})")
-    require(
-        stride >= 1 and dilation >= 1 and padding >= 0,
-        "the sketch needs stride >= 1 and dilation >= 1 and padding >= 0",
-    )
-    OH = (H + 2 * padding - dilation * (KH - 1) - 1) // stride + 1
-    require(OH >= 0, f"the sketch needs OH >= 0 (OH = {OH})")
-    OW = (W + 2 * padding - dilation * (KW - 1) - 1) // stride + 1
-    require(OW >= 0, f"the sketch needs OW >= 0 (OW = {OW})")
-    largest_ = (
-        KH * dilation
-        + KW * dilation
-        + OH * stride
-        + OW * stride
-        + dilation
-        + 2 * padding
-        + 512 * stride
-    )
-    require(largest_ < 2**63 - 2**50, "the sketch needs integers that stay within 64 bits")
     device = X.device
-    check_tensor("X", X, torch.float32, (N, C, H, W), device)
-    check_tensor("WEIGHT", WEIGHT, torch.float32, (C, 1, KH, KW), device)
+    arguments = (kind_of(X), kind_of(WEIGHT), kind_of(out), stride, padding, dilation)
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 4, "X has 4 axes: [N, C, H, W]")
+        require(WEIGHT.dim() == 4, "WEIGHT has 4 axes: [C, 1, KH, KW]")
+        N, C, H, W = X.shape
+        KH = WEIGHT.shape[2]
+        KW = WEIGHT.shape[3]
+        require(stride >= 1, f"the sketch needs stride >= 1 (stride = {stride})")
+        require(
+            stride >= 1 and dilation >= 1 and padding >= 0,
+            "the sketch needs stride >= 1 and dilation >= 1 and padding >= 0",
+        )
+        OH = (H + 2 * padding - dilation * (KH - 1) - 1) // stride + 1
+        require(OH >= 0, f"the sketch needs OH >= 0 (OH = {OH})")
+        OW = (W + 2 * padding - dilation * (KW - 1) - 1) // stride + 1
+        require(OW >= 0, f"the sketch needs OW >= 0 (OW = {OW})")
+        largest_ = (
+            KH * dilation
+            + KW * dilation
+            + OH * stride
+            + OW * stride
+            + dilation
+            + 2 * padding
+            + 512 * stride
+        )
+        require(largest_ < 2**63 - 2**50, "the sketch needs integers that stay within 64 bits")
+        check_tensor("X", X, torch.float32, (N, C, H, W), device)
+        check_tensor("WEIGHT", WEIGHT, torch.float32, (C, 1, KH, KW), device)
+        if out is None:
+            check_elements("Y", (N, C, OH, OW))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (N, C, OH, OW), device)
+        programs = N * C * max(OH, 0) * max(tilelang.cdiv(OW, T_), 0)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, C, H, W, KH, KW, OH, OW, programs))
+    N, C, H, W, KH, KW, OH, OW, programs = plan
     if out is None:
-        Y = allocate("Y", (N, C, OH, OW), torch.float32, device)
+        Y = torch.empty((N, C, OH, OW), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (N, C, OH, OW), device)
         check_overlap({"Y": Y}, {"X": X, "WEIGHT": WEIGHT})
     X_dense = X.contiguous()
     WEIGHT_dense = WEIGHT.contiguous()
@@ -171,8 +187,6 @@ def depthwise_conv2d(
     WEIGHT_dense = with_an_element(WEIGHT_dense)
     Y_dense = with_an_element(Y_dense)
 
-    programs = N * C * max(OH, 0) * max(tilelang.cdiv(OW, T_), 0)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         width = lanes_at_once(4, [OW], X_dense, WEIGHT_dense, Y_dense)
         depthwise_conv2d_kernel(width)(

@@ -75,7 +75,11 @@ def dropout_kernel(width):
 
 
 # The library: LaunchError, require, check_elements, check_tensor, plain, check_number,
-# check_integer, rounded, allocate, row_major, with_an_element, check_overlap.
+# check_integer, rounded, kind_of, remembered, row_major, with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def dropout(
@@ -96,26 +100,36 @@ def dropout(
     seed = check_integer("seed", seed)
     # p is of type f32.
     p = rounded(p, 24, -149, 2.0**128)
-    require(X.dim() == 2, "X has 2 axes: [M, N]")
-    M, N = X.shape
-    require(p >= 0 and p < 1, f"the sketch needs p >= 0 and p < 1 (p = {p})")
-    require(1 - p != 0, f"the sketch needs 1 - p != 0 (p = {p})")
-    scale = 1 / (1 - p)
     device = X.device
-    check_tensor("X", X, torch.float32, (M, N), device)
+    arguments = (kind_of(X), kind_of(out), p.hex())
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 2, "X has 2 axes: [M, N]")
+        M, N = X.shape
+        require(p >= 0 and p < 1, f"the sketch needs p >= 0 and p < 1 (p = {p})")
+        require(1 - p != 0, f"the sketch needs 1 - p != 0 (p = {p})")
+        scale = 1 / (1 - p)
+        check_tensor("X", X, torch.float32, (M, N), device)
+        if out is None:
+            check_elements("Y", (M, N))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (M, N), device)
+        programs = tilelang.cdiv(M * N, T_)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, N, scale, programs))
+    M, N, scale, programs = plan
     if out is None:
-        Y = allocate("Y", (M, N), torch.float32, device)
+        Y = torch.empty((M, N), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (M, N), device)
         check_overlap({"Y": Y}, {"X": X})
     X_dense = X.contiguous()
     Y_dense = row_major(Y)
     X_dense = with_an_element(X_dense)
     Y_dense = with_an_element(Y_dense)
 
-    programs = tilelang.cdiv(M * N, T_)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         width = lanes_at_once(4, [N], X_dense, Y_dense)
         dropout_kernel(width)(

@@ -68,8 +68,12 @@ def embedding_kernel(width):
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def embedding(
@@ -86,18 +90,30 @@ def embedding(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(TOKENS.dim() == 2, "TOKENS has 2 axes: [B, L]")
-    require(WEIGHT.dim() == 2, "WEIGHT has 2 axes: [V, D]")
-    B, L = TOKENS.shape
-    V, D = WEIGHT.shape
     device = TOKENS.device
-    check_tensor("TOKENS", TOKENS, torch.int64, (B, L), device)
-    check_tensor("WEIGHT", WEIGHT, torch.float32, (V, D), device)
+    arguments = (kind_of(TOKENS), kind_of(WEIGHT), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(TOKENS.dim() == 2, "TOKENS has 2 axes: [B, L]")
+        require(WEIGHT.dim() == 2, "WEIGHT has 2 axes: [V, D]")
+        B, L = TOKENS.shape
+        V, D = WEIGHT.shape
+        check_tensor("TOKENS", TOKENS, torch.int64, (B, L), device)
+        check_tensor("WEIGHT", WEIGHT, torch.float32, (V, D), device)
+        if out is None:
+            check_elements("Y", (B, L, D))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (B, L, D), device)
+        programs = tilelang.cdiv(B * L, TM) * tilelang.cdiv(D, TD)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (B, L, V, D, programs))
+    B, L, V, D, programs = plan
     if out is None:
-        Y = allocate("Y", (B, L, D), torch.float32, device)
+        Y = torch.empty((B, L, D), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (B, L, D), device)
         check_overlap({"Y": Y}, {"TOKENS": TOKENS, "WEIGHT": WEIGHT})
     TOKENS_dense = TOKENS.contiguous()
     WEIGHT_dense = WEIGHT.contiguous()
@@ -106,8 +122,6 @@ def embedding(
     WEIGHT_dense = with_an_element(WEIGHT_dense)
     Y_dense = with_an_element(Y_dense)
 
-    programs = tilelang.cdiv(B * L, TM) * tilelang.cdiv(D, TD)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         width = lanes_at_once(4, [D], TOKENS_dense, WEIGHT_dense, Y_dense)
         embedding_kernel(width)(

@@ -42,7 +42,12 @@ def first_seen_kernel():
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, with_an_element, check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered,
+# with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def first_seen(TIME: torch.Tensor, USER: torch.Tensor, FIRST: torch.Tensor) -> torch.Tensor:
@@ -53,15 +58,23 @@ def first_seen(TIME: torch.Tensor, USER: torch.Tensor, FIRST: torch.Tensor) -> t
     FIRST: [U] i32, updated in place
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(TIME.dim() == 1, "TIME has 1 axis: [N]")
-    require(USER.dim() == 1, "USER has 1 axis: [N]")
-    require(FIRST.dim() == 1, "FIRST has 1 axis: [U]")
-    (N,) = TIME.shape
-    (U,) = FIRST.shape
     device = TIME.device
-    check_tensor("TIME", TIME, torch.int32, (N,), device)
-    check_tensor("USER", USER, torch.int32, (N,), device)
-    check_tensor("FIRST", FIRST, torch.int32, (U,), device)
+    arguments = (kind_of(TIME), kind_of(USER), kind_of(FIRST))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(TIME.dim() == 1, "TIME has 1 axis: [N]")
+        require(USER.dim() == 1, "USER has 1 axis: [N]")
+        require(FIRST.dim() == 1, "FIRST has 1 axis: [U]")
+        (N,) = TIME.shape
+        (U,) = FIRST.shape
+        check_tensor("TIME", TIME, torch.int32, (N,), device)
+        check_tensor("USER", USER, torch.int32, (N,), device)
+        check_tensor("FIRST", FIRST, torch.int32, (U,), device)
+        programs = tilelang.cdiv(N, T_)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, U, programs))
+    N, U, programs = plan
     check_overlap({"FIRST": FIRST}, {"TIME": TIME, "USER": USER})
     TIME_dense = TIME.contiguous()
     USER_dense = USER.contiguous()
@@ -70,8 +83,6 @@ def first_seen(TIME: torch.Tensor, USER: torch.Tensor, FIRST: torch.Tensor) -> t
     USER_dense = with_an_element(USER_dense)
     FIRST_dense = with_an_element(FIRST_dense)
 
-    programs = tilelang.cdiv(N, T_)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         first_seen_kernel()(
             TIME_dense.view(-1), USER_dense.view(-1), FIRST_dense.view(-1), N, U, programs

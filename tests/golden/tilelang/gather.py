@@ -61,8 +61,12 @@ def gather_kernel(width):
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def gather(
@@ -79,18 +83,30 @@ def gather(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 2, "X has 2 axes: [M, N]")
-    require(INDEX.dim() == 2, "INDEX has 2 axes: [M, K]")
-    M, N = X.shape
-    K = INDEX.shape[1]
     device = X.device
-    check_tensor("X", X, torch.float32, (M, N), device)
-    check_tensor("INDEX", INDEX, torch.int64, (M, K), device)
+    arguments = (kind_of(X), kind_of(INDEX), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 2, "X has 2 axes: [M, N]")
+        require(INDEX.dim() == 2, "INDEX has 2 axes: [M, K]")
+        M, N = X.shape
+        K = INDEX.shape[1]
+        check_tensor("X", X, torch.float32, (M, N), device)
+        check_tensor("INDEX", INDEX, torch.int64, (M, K), device)
+        if out is None:
+            check_elements("Y", (M, K))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (M, K), device)
+        programs = M * tilelang.cdiv(K, T_)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, N, K, programs))
+    M, N, K, programs = plan
     if out is None:
-        Y = allocate("Y", (M, K), torch.float32, device)
+        Y = torch.empty((M, K), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (M, K), device)
         check_overlap({"Y": Y}, {"X": X, "INDEX": INDEX})
     X_dense = X.contiguous()
     INDEX_dense = INDEX.contiguous()
@@ -99,8 +115,6 @@ def gather(
     INDEX_dense = with_an_element(INDEX_dense)
     Y_dense = with_an_element(Y_dense)
 
-    programs = M * tilelang.cdiv(K, T_)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         width = lanes_at_once(4, [K], X_dense, INDEX_dense, Y_dense)
         gather_kernel(width)(

@@ -101,8 +101,12 @@ def gram_kernel(streamed, width):
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def gram(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -113,23 +117,33 @@ def gram(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 2, "X has 2 axes: [M, N]")
-    M, N = X.shape
     device = X.device
-    check_tensor("X", X, torch.float32, (M, N), device)
+    arguments = (kind_of(X), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 2, "X has 2 axes: [M, N]")
+        M, N = X.shape
+        check_tensor("X", X, torch.float32, (M, N), device)
+        if out is None:
+            check_elements("G", (N, N))
+        else:
+            G = out
+            check_tensor("G", G, torch.float32, (N, N), device)
+        programs = tilelang.cdiv(N, TN) * tilelang.cdiv(N, TN)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, N, programs))
+    M, N, programs = plan
     if out is None:
-        G = allocate("G", (N, N), torch.float32, device)
+        G = torch.empty((N, N), dtype=torch.float32, device=device)
     else:
         G = out
-        check_tensor("G", G, torch.float32, (N, N), device)
         check_overlap({"G": G}, {"X": X})
     X_dense = X.contiguous()
     G_dense = row_major(G)
     X_dense = with_an_element(X_dense)
     G_dense = with_an_element(G_dense)
 
-    programs = tilelang.cdiv(N, TN) * tilelang.cdiv(N, TN)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         streamed = streams(X_dense)
         width = lanes_at_once(4, [N], X_dense, G_dense)

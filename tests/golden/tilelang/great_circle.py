@@ -107,8 +107,12 @@ def great_circle_kernel(width):
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def great_circle(
@@ -129,21 +133,33 @@ def great_circle(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(LAT1.dim() == 1, "LAT1 has 1 axis: [N]")
-    require(LON1.dim() == 1, "LON1 has 1 axis: [N]")
-    require(LAT2.dim() == 1, "LAT2 has 1 axis: [N]")
-    require(LON2.dim() == 1, "LON2 has 1 axis: [N]")
-    (N,) = LAT1.shape
     device = LAT1.device
-    check_tensor("LAT1", LAT1, torch.float64, (N,), device)
-    check_tensor("LON1", LON1, torch.float64, (N,), device)
-    check_tensor("LAT2", LAT2, torch.float64, (N,), device)
-    check_tensor("LON2", LON2, torch.float64, (N,), device)
+    arguments = (kind_of(LAT1), kind_of(LON1), kind_of(LAT2), kind_of(LON2), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(LAT1.dim() == 1, "LAT1 has 1 axis: [N]")
+        require(LON1.dim() == 1, "LON1 has 1 axis: [N]")
+        require(LAT2.dim() == 1, "LAT2 has 1 axis: [N]")
+        require(LON2.dim() == 1, "LON2 has 1 axis: [N]")
+        (N,) = LAT1.shape
+        check_tensor("LAT1", LAT1, torch.float64, (N,), device)
+        check_tensor("LON1", LON1, torch.float64, (N,), device)
+        check_tensor("LAT2", LAT2, torch.float64, (N,), device)
+        check_tensor("LON2", LON2, torch.float64, (N,), device)
+        if out is None:
+            check_elements("ANGLE", (N,))
+        else:
+            ANGLE = out
+            check_tensor("ANGLE", ANGLE, torch.float64, (N,), device)
+        programs = tilelang.cdiv(N, T_)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, programs))
+    N, programs = plan
     if out is None:
-        ANGLE = allocate("ANGLE", (N,), torch.float64, device)
+        ANGLE = torch.empty((N,), dtype=torch.float64, device=device)
     else:
         ANGLE = out
-        check_tensor("ANGLE", ANGLE, torch.float64, (N,), device)
         check_overlap({"ANGLE": ANGLE}, {"LAT1": LAT1, "LON1": LON1, "LAT2": LAT2, "LON2": LON2})
     LAT1_dense = LAT1.contiguous()
     LON1_dense = LON1.contiguous()
@@ -156,8 +172,6 @@ def great_circle(
     LON2_dense = with_an_element(LON2_dense)
     ANGLE_dense = with_an_element(ANGLE_dense)
 
-    programs = tilelang.cdiv(N, T_)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         width = lanes_at_once(2, [N], LAT1_dense, LON1_dense, LAT2_dense, LON2_dense, ANGLE_dense)
         great_circle_kernel(width)(

@@ -161,7 +161,11 @@ def heat_phase_2_kernel(width):
 
 
 # The library: LaunchError, require, check_elements, check_tensor, plain, check_number,
-# check_integer, allocate, with_an_element.
+# check_integer, kind_of, remembered, with_an_element.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def heat(U: torch.Tensor, *, steps: int = 4, rate: float = 0.2) -> torch.Tensor:
@@ -172,12 +176,19 @@ def heat(U: torch.Tensor, *, steps: int = 4, rate: float = 0.2) -> torch.Tensor:
     """
     steps = check_integer("steps", steps)
     rate = check_number("rate", rate)
-    require(U.dim() == 2, "U has 2 axes: [M, N]")
-    M, N = U.shape
     device = U.device
-    check_tensor("U", U, torch.float32, (M, N), device)
+    arguments = (kind_of(U),)
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(U.dim() == 2, "U has 2 axes: [M, N]")
+        M, N = U.shape
+        check_tensor("U", U, torch.float32, (M, N), device)
+        check_elements("NEXT", (M, N))
+        plan = remembered(PLANS, arguments, (M, N))
+    M, N = plan
     U_dense = U.contiguous()
-    NEXT = allocate("NEXT", (M, N), torch.float32, device)
+    NEXT = torch.empty((M, N), dtype=torch.float32, device=device)
     NEXT_dense = NEXT
     U_dense = with_an_element(U_dense)
     NEXT_dense = with_an_element(NEXT_dense)
@@ -198,12 +209,17 @@ def heat(U: torch.Tensor, *, steps: int = 4, rate: float = 0.2) -> torch.Tensor:
                 programs,
             )
 
-        programs = tilelang.cdiv(M, TM) * tilelang.cdiv(N, TN)
-        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
-        if programs > 0:
+        programs_2 = tilelang.cdiv(M, TM) * tilelang.cdiv(N, TN)
+        require(programs_2 < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs_2}")
+        if programs_2 > 0:
             width = lanes_at_once(4, [N], U_dense, NEXT_dense)
             heat_phase_2_kernel(width)(
-                U_dense.view(-1), NEXT_dense.view(-1), N // width, M, tilelang.cdiv(N, TN), programs
+                U_dense.view(-1),
+                NEXT_dense.view(-1),
+                N // width,
+                M,
+                tilelang.cdiv(N, TN),
+                programs_2,
             )
     if U_dense is not U:
         U.copy_(U_dense)

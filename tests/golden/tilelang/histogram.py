@@ -46,8 +46,12 @@ def histogram_kernel():
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def histogram(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -58,15 +62,27 @@ def histogram(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tens
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 1, "X has 1 axis: [N]")
-    (N,) = X.shape
     device = X.device
-    check_tensor("X", X, torch.uint8, (N,), device)
+    arguments = (kind_of(X), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 1, "X has 1 axis: [N]")
+        (N,) = X.shape
+        check_tensor("X", X, torch.uint8, (N,), device)
+        if out is None:
+            check_elements("COUNTS", (256,))
+        else:
+            COUNTS = out
+            check_tensor("COUNTS", COUNTS, torch.int32, (256,), device)
+        programs = tilelang.cdiv(N, T_)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, programs))
+    N, programs = plan
     if out is None:
-        COUNTS = allocate("COUNTS", (256,), torch.int32, device)
+        COUNTS = torch.empty((256,), dtype=torch.int32, device=device)
     else:
         COUNTS = out
-        check_tensor("COUNTS", COUNTS, torch.int32, (256,), device)
         check_overlap({"COUNTS": COUNTS}, {"X": X})
     X_dense = X.contiguous()
     COUNTS_dense = row_major(COUNTS)
@@ -74,8 +90,6 @@ def histogram(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tens
     X_dense = with_an_element(X_dense)
     COUNTS_dense = with_an_element(COUNTS_dense)
 
-    programs = tilelang.cdiv(N, T_)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         histogram_kernel()(X_dense.view(-1), COUNTS_dense.view(-1), N, programs)
     if COUNTS_dense is not COUNTS:

@@ -50,8 +50,12 @@ def histogram_range_kernel():
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, allocate,
-# row_major, with_an_element, check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, kind_of,
+# remembered, row_major, with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def histogram_range(
@@ -68,15 +72,27 @@ def histogram_range(
     Raises `LaunchError` for arguments that do not fit.
     """
     first = check_integer("first", first)
-    require(X.dim() == 1, "X has 1 axis: [N]")
-    (N,) = X.shape
     device = X.device
-    check_tensor("X", X, torch.int32, (N,), device)
+    arguments = (kind_of(X), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 1, "X has 1 axis: [N]")
+        (N,) = X.shape
+        check_tensor("X", X, torch.int32, (N,), device)
+        if out is None:
+            check_elements("COUNTS", (LEVELS,))
+        else:
+            COUNTS = out
+            check_tensor("COUNTS", COUNTS, torch.int32, (LEVELS,), device)
+        programs = tilelang.cdiv(N, T_)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, programs))
+    N, programs = plan
     if out is None:
-        COUNTS = allocate("COUNTS", (LEVELS,), torch.int32, device)
+        COUNTS = torch.empty((LEVELS,), dtype=torch.int32, device=device)
     else:
         COUNTS = out
-        check_tensor("COUNTS", COUNTS, torch.int32, (LEVELS,), device)
         check_overlap({"COUNTS": COUNTS}, {"X": X})
     X_dense = X.contiguous()
     COUNTS_dense = row_major(COUNTS)
@@ -84,8 +100,6 @@ def histogram_range(
     X_dense = with_an_element(X_dense)
     COUNTS_dense = with_an_element(COUNTS_dense)
 
-    programs = tilelang.cdiv(N, T_)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         histogram_range_kernel()(X_dense.view(-1), COUNTS_dense.view(-1), N, first, programs)
     if COUNTS_dense is not COUNTS:

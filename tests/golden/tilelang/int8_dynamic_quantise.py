@@ -103,8 +103,12 @@ def int8_dynamic_quantise_kernel(width):
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def int8_dynamic_quantise(
@@ -120,17 +124,30 @@ def int8_dynamic_quantise(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 2, "X has 2 axes: [M, N]")
-    M, N = X.shape
     device = X.device
-    check_tensor("X", X, torch.float32, (M, N), device)
+    arguments = (kind_of(X), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 2, "X has 2 axes: [M, N]")
+        M, N = X.shape
+        check_tensor("X", X, torch.float32, (M, N), device)
+        if out is None:
+            check_elements("Q", (M, N))
+            check_elements("SCALE", (M,))
+        else:
+            Q, SCALE = out
+            check_tensor("Q", Q, torch.int8, (M, N), device)
+            check_tensor("SCALE", SCALE, torch.float32, (M,), device)
+        programs = M
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, N, programs))
+    M, N, programs = plan
     if out is None:
-        Q = allocate("Q", (M, N), torch.int8, device)
-        SCALE = allocate("SCALE", (M,), torch.float32, device)
+        Q = torch.empty((M, N), dtype=torch.int8, device=device)
+        SCALE = torch.empty((M,), dtype=torch.float32, device=device)
     else:
         Q, SCALE = out
-        check_tensor("Q", Q, torch.int8, (M, N), device)
-        check_tensor("SCALE", SCALE, torch.float32, (M,), device)
         check_overlap({"Q": Q, "SCALE": SCALE}, {"X": X})
     X_dense = X.contiguous()
     Q_dense = row_major(Q)
@@ -139,8 +156,6 @@ def int8_dynamic_quantise(
     Q_dense = with_an_element(Q_dense)
     SCALE_dense = with_an_element(SCALE_dense)
 
-    programs = M
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         width = lanes_at_once(8, [N], X_dense, Q_dense, SCALE_dense)
         int8_dynamic_quantise_kernel(width)(

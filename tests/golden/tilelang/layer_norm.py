@@ -142,8 +142,12 @@ def layer_norm_kernel(width, held):
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, plain, check_number, allocate,
-# row_major, with_an_element, check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, plain, check_number, kind_of,
+# remembered, row_major, with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def layer_norm(
@@ -164,20 +168,32 @@ def layer_norm(
     Raises `LaunchError` for arguments that do not fit.
     """
     eps = check_number("eps", eps)
-    require(X.dim() == 2, "X has 2 axes: [M, N]")
-    require(WEIGHT.dim() == 1, "WEIGHT has 1 axis: [N]")
-    require(BIAS.dim() == 1, "BIAS has 1 axis: [N]")
-    M, N = X.shape
-    require(N <= 8192, f"the sketch needs N <= 8192 (N = {N})")
     device = X.device
-    check_tensor("X", X, torch.float32, (M, N), device)
-    check_tensor("WEIGHT", WEIGHT, torch.float32, (N,), device)
-    check_tensor("BIAS", BIAS, torch.float32, (N,), device)
+    arguments = (kind_of(X), kind_of(WEIGHT), kind_of(BIAS), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 2, "X has 2 axes: [M, N]")
+        require(WEIGHT.dim() == 1, "WEIGHT has 1 axis: [N]")
+        require(BIAS.dim() == 1, "BIAS has 1 axis: [N]")
+        M, N = X.shape
+        require(N <= 8192, f"the sketch needs N <= 8192 (N = {N})")
+        check_tensor("X", X, torch.float32, (M, N), device)
+        check_tensor("WEIGHT", WEIGHT, torch.float32, (N,), device)
+        check_tensor("BIAS", BIAS, torch.float32, (N,), device)
+        if out is None:
+            check_elements("Y", (M, N))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (M, N), device)
+        programs = M
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, N, programs))
+    M, N, programs = plan
     if out is None:
-        Y = allocate("Y", (M, N), torch.float32, device)
+        Y = torch.empty((M, N), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (M, N), device)
         check_overlap({"Y": Y}, {"X": X, "WEIGHT": WEIGHT, "BIAS": BIAS})
     X_dense = X.contiguous()
     WEIGHT_dense = WEIGHT.contiguous()
@@ -188,8 +204,6 @@ def layer_norm(
     BIAS_dense = with_an_element(BIAS_dense)
     Y_dense = with_an_element(Y_dense)
 
-    programs = M
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         width = lanes_at_once(4, [N], X_dense, WEIGHT_dense, BIAS_dense, Y_dense)
         held = turns_held(N, 256 * width, 32 // width)

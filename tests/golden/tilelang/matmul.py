@@ -105,8 +105,12 @@ def matmul_blocked_kernel(streamed, width):
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def matmul_blocked(
@@ -123,18 +127,30 @@ def matmul_blocked(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(A.dim() == 2, "A has 2 axes: [M, K]")
-    require(B.dim() == 2, "B has 2 axes: [K, N]")
-    M, K = A.shape
-    N = B.shape[1]
     device = A.device
-    check_tensor("A", A, torch.float32, (M, K), device)
-    check_tensor("B", B, torch.float32, (K, N), device)
+    arguments = (kind_of(A), kind_of(B), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(A.dim() == 2, "A has 2 axes: [M, K]")
+        require(B.dim() == 2, "B has 2 axes: [K, N]")
+        M, K = A.shape
+        N = B.shape[1]
+        check_tensor("A", A, torch.float32, (M, K), device)
+        check_tensor("B", B, torch.float32, (K, N), device)
+        if out is None:
+            check_elements("C", (M, N))
+        else:
+            C = out
+            check_tensor("C", C, torch.float32, (M, N), device)
+        programs = tilelang.cdiv(M, TM) * tilelang.cdiv(N, TN)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, K, N, programs))
+    M, K, N, programs = plan
     if out is None:
-        C = allocate("C", (M, N), torch.float32, device)
+        C = torch.empty((M, N), dtype=torch.float32, device=device)
     else:
         C = out
-        check_tensor("C", C, torch.float32, (M, N), device)
         check_overlap({"C": C}, {"A": A, "B": B})
     A_dense = A.contiguous()
     B_dense = B.contiguous()
@@ -143,8 +159,6 @@ def matmul_blocked(
     B_dense = with_an_element(B_dense)
     C_dense = with_an_element(C_dense)
 
-    programs = tilelang.cdiv(M, TM) * tilelang.cdiv(N, TN)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         streamed = streams(A_dense, B_dense)
         width = lanes_at_once(4, [N], A_dense, B_dense, C_dense)

@@ -115,8 +115,12 @@ def matmul_bias_gelu_kernel(streamed, width):
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def matmul_bias_gelu(
@@ -135,20 +139,32 @@ def matmul_bias_gelu(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 2, "X has 2 axes: [M, K]")
-    require(W.dim() == 2, "W has 2 axes: [N, K]")
-    require(BIAS.dim() == 1, "BIAS has 1 axis: [N]")
-    M, K = X.shape
-    N = W.shape[0]
     device = X.device
-    check_tensor("X", X, torch.float32, (M, K), device)
-    check_tensor("W", W, torch.float32, (N, K), device)
-    check_tensor("BIAS", BIAS, torch.float32, (N,), device)
+    arguments = (kind_of(X), kind_of(W), kind_of(BIAS), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 2, "X has 2 axes: [M, K]")
+        require(W.dim() == 2, "W has 2 axes: [N, K]")
+        require(BIAS.dim() == 1, "BIAS has 1 axis: [N]")
+        M, K = X.shape
+        N = W.shape[0]
+        check_tensor("X", X, torch.float32, (M, K), device)
+        check_tensor("W", W, torch.float32, (N, K), device)
+        check_tensor("BIAS", BIAS, torch.float32, (N,), device)
+        if out is None:
+            check_elements("Y", (M, N))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (M, N), device)
+        programs = tilelang.cdiv(M, TM) * tilelang.cdiv(N, TN)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, K, N, programs))
+    M, K, N, programs = plan
     if out is None:
-        Y = allocate("Y", (M, N), torch.float32, device)
+        Y = torch.empty((M, N), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (M, N), device)
         check_overlap({"Y": Y}, {"X": X, "W": W, "BIAS": BIAS})
     X_dense = X.contiguous()
     W_dense = W.contiguous()
@@ -159,8 +175,6 @@ def matmul_bias_gelu(
     BIAS_dense = with_an_element(BIAS_dense)
     Y_dense = with_an_element(Y_dense)
 
-    programs = tilelang.cdiv(M, TM) * tilelang.cdiv(N, TN)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         streamed = streams(X_dense, W_dense)
         width = lanes_at_once(4, [N], X_dense, W_dense, BIAS_dense, Y_dense)

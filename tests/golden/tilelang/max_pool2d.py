@@ -123,8 +123,12 @@ def max_pool2d_kernel(width):
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, allocate,
-# row_major, with_an_element, check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, kind_of,
+# remembered, row_major, with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def max_pool2d(
@@ -147,46 +151,56 @@ def max_pool2d(
     stride = check_integer("stride", stride)
     padding = check_integer("padding", padding)
     dilation = check_integer("dilation", dilation)
-    require(X.dim() == 4, "X has 4 axes: [N, C, H, W]")
-    N, C, H, W = X.shape
-    require(stride >= 1, f"the sketch needs stride >= 1 (stride = {stride})")
-    require(
-        kernel_size >= 1 and stride >= 1 and dilation >= 1,
-        "the sketch needs kernel_size >= 1 and stride >= 1 and dilation >= 1",
-    )
-    require(
-        padding >= 0 and 2 * padding <= kernel_size,
-        "the sketch needs padding >= 0 and 2*padding <= kernel_size",
-    )
-    OH = (H + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1
-    require(OH >= 0, f"the sketch needs OH >= 0 (OH = {OH})")
-    OW = (W + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1
-    require(OW >= 0, f"the sketch needs OW >= 0 (OW = {OW})")
-    largest_ = (
-        OH * stride
-        + OW * stride
-        + dilation * kernel_size
-        + dilation
-        + kernel_size
-        + 2 * padding
-        + 128 * stride
-    )
-    require(largest_ < 2**63 - 2**50, "the sketch needs integers that stay within 64 bits")
     device = X.device
-    check_tensor("X", X, torch.float32, (N, C, H, W), device)
+    arguments = (kind_of(X), kind_of(out), kernel_size, stride, padding, dilation)
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 4, "X has 4 axes: [N, C, H, W]")
+        N, C, H, W = X.shape
+        require(stride >= 1, f"the sketch needs stride >= 1 (stride = {stride})")
+        require(
+            kernel_size >= 1 and stride >= 1 and dilation >= 1,
+            "the sketch needs kernel_size >= 1 and stride >= 1 and dilation >= 1",
+        )
+        require(
+            padding >= 0 and 2 * padding <= kernel_size,
+            "the sketch needs padding >= 0 and 2*padding <= kernel_size",
+        )
+        OH = (H + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1
+        require(OH >= 0, f"the sketch needs OH >= 0 (OH = {OH})")
+        OW = (W + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1
+        require(OW >= 0, f"the sketch needs OW >= 0 (OW = {OW})")
+        largest_ = (
+            OH * stride
+            + OW * stride
+            + dilation * kernel_size
+            + dilation
+            + kernel_size
+            + 2 * padding
+            + 128 * stride
+        )
+        require(largest_ < 2**63 - 2**50, "the sketch needs integers that stay within 64 bits")
+        check_tensor("X", X, torch.float32, (N, C, H, W), device)
+        if out is None:
+            check_elements("Y", (N, C, OH, OW))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (N, C, OH, OW), device)
+        programs = N * C * max(tilelang.cdiv(OH, TH), 0) * max(tilelang.cdiv(OW, TW), 0)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, C, H, W, OH, OW, programs))
+    N, C, H, W, OH, OW, programs = plan
     if out is None:
-        Y = allocate("Y", (N, C, OH, OW), torch.float32, device)
+        Y = torch.empty((N, C, OH, OW), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (N, C, OH, OW), device)
         check_overlap({"Y": Y}, {"X": X})
     X_dense = X.contiguous()
     Y_dense = row_major(Y)
     X_dense = with_an_element(X_dense)
     Y_dense = with_an_element(Y_dense)
 
-    programs = N * C * max(tilelang.cdiv(OH, TH), 0) * max(tilelang.cdiv(OW, TW), 0)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         width = lanes_at_once(4, [OW], X_dense, Y_dense)
         max_pool2d_kernel(width)(

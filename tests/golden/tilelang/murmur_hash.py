@@ -117,8 +117,12 @@ def murmur_hash_kernel(width):
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def murmur_hash(KEY: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -129,23 +133,33 @@ def murmur_hash(KEY: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(KEY.dim() == 1, "KEY has 1 axis: [N]")
-    (N,) = KEY.shape
     device = KEY.device
-    check_tensor("KEY", KEY, torch.uint32, (N,), device)
+    arguments = (kind_of(KEY), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(KEY.dim() == 1, "KEY has 1 axis: [N]")
+        (N,) = KEY.shape
+        check_tensor("KEY", KEY, torch.uint32, (N,), device)
+        if out is None:
+            check_elements("HASH", (N,))
+        else:
+            HASH = out
+            check_tensor("HASH", HASH, torch.uint32, (N,), device)
+        programs = tilelang.cdiv(N, T_)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, programs))
+    N, programs = plan
     if out is None:
-        HASH = allocate("HASH", (N,), torch.uint32, device)
+        HASH = torch.empty((N,), dtype=torch.uint32, device=device)
     else:
         HASH = out
-        check_tensor("HASH", HASH, torch.uint32, (N,), device)
         check_overlap({"HASH": HASH}, {"KEY": KEY})
     KEY_dense = KEY.contiguous()
     HASH_dense = row_major(HASH)
     KEY_dense = with_an_element(KEY_dense)
     HASH_dense = with_an_element(HASH_dense)
 
-    programs = tilelang.cdiv(N, T_)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         width = lanes_at_once(4, [N], KEY_dense, HASH_dense)
         murmur_hash_kernel(width)(KEY_dense.view(-1), HASH_dense.view(-1), N // width, programs)

@@ -128,8 +128,12 @@ def nearest_code_kernel(width):
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def nearest_code(
@@ -147,22 +151,35 @@ def nearest_code(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 2, "X has 2 axes: [M, D]")
-    require(CODES.dim() == 2, "CODES has 2 axes: [D, C]")
-    M, D = X.shape
-    C = CODES.shape[1]
-    require(C <= 1024, f"the sketch needs C <= 1024 (C = {C})")
-    require(C >= 1, f"the sketch needs C >= 1 (C = {C})")
     device = X.device
-    check_tensor("X", X, torch.float32, (M, D), device)
-    check_tensor("CODES", CODES, torch.float32, (D, C), device)
+    arguments = (kind_of(X), kind_of(CODES), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 2, "X has 2 axes: [M, D]")
+        require(CODES.dim() == 2, "CODES has 2 axes: [D, C]")
+        M, D = X.shape
+        C = CODES.shape[1]
+        require(C <= 1024, f"the sketch needs C <= 1024 (C = {C})")
+        require(C >= 1, f"the sketch needs C >= 1 (C = {C})")
+        check_tensor("X", X, torch.float32, (M, D), device)
+        check_tensor("CODES", CODES, torch.float32, (D, C), device)
+        if out is None:
+            check_elements("PLACE", (M,))
+            check_elements("DISTANCE", (M,))
+        else:
+            PLACE, DISTANCE = out
+            check_tensor("PLACE", PLACE, torch.int64, (M,), device)
+            check_tensor("DISTANCE", DISTANCE, torch.float32, (M,), device)
+        programs = M
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, D, C, programs))
+    M, D, C, programs = plan
     if out is None:
-        PLACE = allocate("PLACE", (M,), torch.int64, device)
-        DISTANCE = allocate("DISTANCE", (M,), torch.float32, device)
+        PLACE = torch.empty((M,), dtype=torch.int64, device=device)
+        DISTANCE = torch.empty((M,), dtype=torch.float32, device=device)
     else:
         PLACE, DISTANCE = out
-        check_tensor("PLACE", PLACE, torch.int64, (M,), device)
-        check_tensor("DISTANCE", DISTANCE, torch.float32, (M,), device)
         check_overlap({"PLACE": PLACE, "DISTANCE": DISTANCE}, {"X": X, "CODES": CODES})
     X_dense = X.contiguous()
     CODES_dense = CODES.contiguous()
@@ -173,8 +190,6 @@ def nearest_code(
     PLACE_dense = with_an_element(PLACE_dense)
     DISTANCE_dense = with_an_element(DISTANCE_dense)
 
-    programs = M
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         width = lanes_at_once(4, [C], X_dense, CODES_dense, PLACE_dense, DISTANCE_dense)
         blocks = min(programs, 1024)

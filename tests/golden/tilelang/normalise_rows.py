@@ -280,8 +280,12 @@ def normalise_rows_kernel(width, held):
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def normalise_rows(
@@ -298,20 +302,34 @@ def normalise_rows(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 2, "X has 2 axes: [M, N]")
-    M, N = X.shape
-    require(N <= 4096, f"the sketch needs N <= 4096 (N = {N})")
     device = X.device
-    check_tensor("X", X, torch.float32, (M, N), device)
+    arguments = (kind_of(X), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 2, "X has 2 axes: [M, N]")
+        M, N = X.shape
+        require(N <= 4096, f"the sketch needs N <= 4096 (N = {N})")
+        check_tensor("X", X, torch.float32, (M, N), device)
+        if out is None:
+            check_elements("SOFTMAX", (M, N))
+            check_elements("LAYER", (M, N))
+            check_elements("RMS", (M, N))
+        else:
+            SOFTMAX, LAYER, RMS = out
+            check_tensor("SOFTMAX", SOFTMAX, torch.float32, (M, N), device)
+            check_tensor("LAYER", LAYER, torch.float32, (M, N), device)
+            check_tensor("RMS", RMS, torch.float32, (M, N), device)
+        programs = M
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, N, programs))
+    M, N, programs = plan
     if out is None:
-        SOFTMAX = allocate("SOFTMAX", (M, N), torch.float32, device)
-        LAYER = allocate("LAYER", (M, N), torch.float32, device)
-        RMS = allocate("RMS", (M, N), torch.float32, device)
+        SOFTMAX = torch.empty((M, N), dtype=torch.float32, device=device)
+        LAYER = torch.empty((M, N), dtype=torch.float32, device=device)
+        RMS = torch.empty((M, N), dtype=torch.float32, device=device)
     else:
         SOFTMAX, LAYER, RMS = out
-        check_tensor("SOFTMAX", SOFTMAX, torch.float32, (M, N), device)
-        check_tensor("LAYER", LAYER, torch.float32, (M, N), device)
-        check_tensor("RMS", RMS, torch.float32, (M, N), device)
         check_overlap({"SOFTMAX": SOFTMAX, "LAYER": LAYER, "RMS": RMS}, {"X": X})
     X_dense = X.contiguous()
     SOFTMAX_dense = row_major(SOFTMAX)
@@ -322,8 +340,6 @@ def normalise_rows(
     LAYER_dense = with_an_element(LAYER_dense)
     RMS_dense = with_an_element(RMS_dense)
 
-    programs = M
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         width = lanes_at_once(4, [N], X_dense, SOFTMAX_dense, LAYER_dense, RMS_dense)
         held = turns_held(N, 256 * width, 21 // width)

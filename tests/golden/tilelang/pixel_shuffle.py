@@ -56,8 +56,12 @@ def pixel_shuffle_kernel():
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def pixel_shuffle(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -68,26 +72,38 @@ def pixel_shuffle(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 4, "X has 4 axes: [N, CRR, H, W]")
-    N, CRR, H, W = X.shape
-    C = CRR // (R * R)
-    require(N * C * R * R * H * W == N * CRR * H * W, "the sketch needs N*C*R*R*H*W == N*CRR*H*W")
-    require(CRR == C * R * R, f"the sketch needs CRR == C*R*R (C = {C}, CRR = {CRR})")
     device = X.device
-    check_tensor("X", X, torch.float32, (N, CRR, H, W), device)
+    arguments = (kind_of(X), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 4, "X has 4 axes: [N, CRR, H, W]")
+        N, CRR, H, W = X.shape
+        C = CRR // (R * R)
+        require(
+            N * C * R * R * H * W == N * CRR * H * W, "the sketch needs N*C*R*R*H*W == N*CRR*H*W"
+        )
+        require(CRR == C * R * R, f"the sketch needs CRR == C*R*R (C = {C}, CRR = {CRR})")
+        check_tensor("X", X, torch.float32, (N, CRR, H, W), device)
+        if out is None:
+            check_elements("Y", (N, C, H * R, W * R))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (N, C, H * R, W * R), device)
+        programs = N * max(C, 0) * H * tilelang.cdiv(W, T_)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, H, W, C, programs))
+    N, H, W, C, programs = plan
     if out is None:
-        Y = allocate("Y", (N, C, H * R, W * R), torch.float32, device)
+        Y = torch.empty((N, C, H * R, W * R), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (N, C, H * R, W * R), device)
         check_overlap({"Y": Y}, {"X": X})
     X_dense = X.contiguous()
     Y_dense = row_major(Y)
     X_dense = with_an_element(X_dense)
     Y_dense = with_an_element(Y_dense)
 
-    programs = N * max(C, 0) * H * tilelang.cdiv(W, T_)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         pixel_shuffle_kernel()(
             X_dense.view(-1), Y_dense.view(-1), W, C, H, tilelang.cdiv(W, T_), H, C, programs

@@ -199,8 +199,12 @@ def power_iteration_phase_3_kernel(width):
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, with_an_element,
-# check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered,
+# with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def power_iteration(A: torch.Tensor, V: torch.Tensor, STEPS: torch.Tensor) -> torch.Tensor:
@@ -211,22 +215,30 @@ def power_iteration(A: torch.Tensor, V: torch.Tensor, STEPS: torch.Tensor) -> to
     STEPS: [] i64
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(A.dim() == 2, "A has 2 axes: [N, N]")
-    require(V.dim() == 1, "V has 1 axis: [N]")
-    require(STEPS.dim() == 0, "STEPS has 0 axes: []")
-    N = A.shape[0]
-    require(N >= 1, f"the sketch needs N >= 1 (N = {N})")
     device = A.device
-    check_tensor("A", A, torch.float32, (N, N), device)
-    check_tensor("V", V, torch.float32, (N,), device)
-    check_tensor("STEPS", STEPS, torch.int64, (), device)
+    arguments = (kind_of(A), kind_of(V), kind_of(STEPS))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(A.dim() == 2, "A has 2 axes: [N, N]")
+        require(V.dim() == 1, "V has 1 axis: [N]")
+        require(STEPS.dim() == 0, "STEPS has 0 axes: []")
+        N = A.shape[0]
+        require(N >= 1, f"the sketch needs N >= 1 (N = {N})")
+        check_tensor("A", A, torch.float32, (N, N), device)
+        check_tensor("V", V, torch.float32, (N,), device)
+        check_tensor("STEPS", STEPS, torch.int64, (), device)
+        check_elements("PRODUCT", (N,))
+        check_elements("LARGEST", ())
+        plan = remembered(PLANS, arguments, (N,))
+    (N,) = plan
     check_overlap({"V": V}, {"A": A, "STEPS": STEPS})
     A_dense = A.contiguous()
     V_dense = V.contiguous()
     STEPS_dense = STEPS.contiguous()
-    PRODUCT = allocate("PRODUCT", (N,), torch.float32, device)
+    PRODUCT = torch.empty((N,), dtype=torch.float32, device=device)
     PRODUCT_dense = PRODUCT
-    LARGEST = allocate("LARGEST", (), torch.float32, device)
+    LARGEST = torch.empty((), dtype=torch.float32, device=device)
     LARGEST_dense = LARGEST
     A_dense = with_an_element(A_dense)
     V_dense = with_an_element(V_dense)
@@ -247,24 +259,24 @@ def power_iteration(A: torch.Tensor, V: torch.Tensor, STEPS: torch.Tensor) -> to
                 A_dense.view(-1), V_dense.view(-1), PRODUCT_dense.view(-1), N // width, programs
             )
 
-        programs = 1
-        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
-        if programs > 0:
+        programs_2 = 1
+        require(programs_2 < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs_2}")
+        if programs_2 > 0:
             width = lanes_at_once(4, [N], PRODUCT_dense, LARGEST_dense)
             power_iteration_phase_2_kernel(width)(
-                PRODUCT_dense.view(-1), LARGEST_dense.view(-1), N // width, programs
+                PRODUCT_dense.view(-1), LARGEST_dense.view(-1), N // width, programs_2
             )
 
-        programs = tilelang.cdiv(N, T_)
-        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
-        if programs > 0:
+        programs_3 = tilelang.cdiv(N, T_)
+        require(programs_3 < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs_3}")
+        if programs_3 > 0:
             width = lanes_at_once(4, [N], V_dense, PRODUCT_dense, LARGEST_dense)
             power_iteration_phase_3_kernel(width)(
                 V_dense.view(-1),
                 PRODUCT_dense.view(-1),
                 LARGEST_dense.view(-1),
                 N // width,
-                programs,
+                programs_3,
             )
     if V_dense is not V:
         V.copy_(V_dense)

@@ -173,8 +173,12 @@ def rank_rows_kernel(width):
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def rank_rows(
@@ -190,17 +194,30 @@ def rank_rows(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 2, "X has 2 axes: [M, N]")
-    M, N = X.shape
     device = X.device
-    check_tensor("X", X, torch.float32, (M, N), device)
+    arguments = (kind_of(X), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 2, "X has 2 axes: [M, N]")
+        M, N = X.shape
+        check_tensor("X", X, torch.float32, (M, N), device)
+        if out is None:
+            check_elements("SORTED", (M, N))
+            check_elements("RANK", (M, N))
+        else:
+            SORTED, RANK = out
+            check_tensor("SORTED", SORTED, torch.float32, (M, N), device)
+            check_tensor("RANK", RANK, torch.int64, (M, N), device)
+        programs = M * tilelang.cdiv(N, T_)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, N, programs))
+    M, N, programs = plan
     if out is None:
-        SORTED = allocate("SORTED", (M, N), torch.float32, device)
-        RANK = allocate("RANK", (M, N), torch.int64, device)
+        SORTED = torch.empty((M, N), dtype=torch.float32, device=device)
+        RANK = torch.empty((M, N), dtype=torch.int64, device=device)
     else:
         SORTED, RANK = out
-        check_tensor("SORTED", SORTED, torch.float32, (M, N), device)
-        check_tensor("RANK", RANK, torch.int64, (M, N), device)
         check_overlap({"SORTED": SORTED, "RANK": RANK}, {"X": X})
     X_dense = X.contiguous()
     SORTED_dense = row_major(SORTED)
@@ -209,8 +226,6 @@ def rank_rows(
     SORTED_dense = with_an_element(SORTED_dense)
     RANK_dense = with_an_element(RANK_dense)
 
-    programs = M * tilelang.cdiv(N, T_)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         width = lanes_at_once(4, [N], X_dense, SORTED_dense, RANK_dense)
         rank_rows_kernel(width)(

@@ -62,8 +62,12 @@ def repeat_heads_kernel(width):
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def repeat_heads(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -74,23 +78,33 @@ def repeat_heads(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.T
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 4, "X has 4 axes: [B, H, S, D]")
-    B, H, S, D = X.shape
     device = X.device
-    check_tensor("X", X, torch.float32, (B, H, S, D), device)
+    arguments = (kind_of(X), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 4, "X has 4 axes: [B, H, S, D]")
+        B, H, S, D = X.shape
+        check_tensor("X", X, torch.float32, (B, H, S, D), device)
+        if out is None:
+            check_elements("Y", (B, H * COPIES, S, D))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (B, H * COPIES, S, D), device)
+        programs = B * H * tilelang.cdiv(S * D, T_)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (B, H, S, D, programs))
+    B, H, S, D, programs = plan
     if out is None:
-        Y = allocate("Y", (B, H * COPIES, S, D), torch.float32, device)
+        Y = torch.empty((B, H * COPIES, S, D), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (B, H * COPIES, S, D), device)
         check_overlap({"Y": Y}, {"X": X})
     X_dense = X.contiguous()
     Y_dense = row_major(Y)
     X_dense = with_an_element(X_dense)
     Y_dense = with_an_element(Y_dense)
 
-    programs = B * H * tilelang.cdiv(S * D, T_)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         width = lanes_at_once(4, [D], X_dense, Y_dense)
         repeat_heads_kernel(width)(

@@ -387,8 +387,12 @@ def retention_kernel(width):
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def retention(
@@ -409,22 +413,34 @@ def retention(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(Q.dim() == 3, "Q has 3 axes: [H, N, D]")
-    require(K.dim() == 3, "K has 3 axes: [H, N, D]")
-    require(V.dim() == 3, "V has 3 axes: [H, N, D]")
-    require(GAMMA.dim() == 1, "GAMMA has 1 axis: [H]")
-    H, N, D = Q.shape
-    require(D <= 64, f"the sketch needs D <= 64 (D = {D})")
     device = Q.device
-    check_tensor("Q", Q, torch.float32, (H, N, D), device)
-    check_tensor("K", K, torch.float32, (H, N, D), device)
-    check_tensor("V", V, torch.float32, (H, N, D), device)
-    check_tensor("GAMMA", GAMMA, torch.float32, (H,), device)
+    arguments = (kind_of(Q), kind_of(K), kind_of(V), kind_of(GAMMA), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(Q.dim() == 3, "Q has 3 axes: [H, N, D]")
+        require(K.dim() == 3, "K has 3 axes: [H, N, D]")
+        require(V.dim() == 3, "V has 3 axes: [H, N, D]")
+        require(GAMMA.dim() == 1, "GAMMA has 1 axis: [H]")
+        H, N, D = Q.shape
+        require(D <= 64, f"the sketch needs D <= 64 (D = {D})")
+        check_tensor("Q", Q, torch.float32, (H, N, D), device)
+        check_tensor("K", K, torch.float32, (H, N, D), device)
+        check_tensor("V", V, torch.float32, (H, N, D), device)
+        check_tensor("GAMMA", GAMMA, torch.float32, (H,), device)
+        if out is None:
+            check_elements("Y", (H, N, D))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (H, N, D), device)
+        programs = H * tilelang.cdiv(D, TD)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (H, N, D, programs))
+    H, N, D, programs = plan
     if out is None:
-        Y = allocate("Y", (H, N, D), torch.float32, device)
+        Y = torch.empty((H, N, D), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (H, N, D), device)
         check_overlap({"Y": Y}, {"Q": Q, "K": K, "V": V, "GAMMA": GAMMA})
     Q_dense = Q.contiguous()
     K_dense = K.contiguous()
@@ -437,8 +453,6 @@ def retention(
     GAMMA_dense = with_an_element(GAMMA_dense)
     Y_dense = with_an_element(Y_dense)
 
-    programs = H * tilelang.cdiv(D, TD)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         width = lanes_at_once(4, [D], Q_dense, K_dense, V_dense, GAMMA_dense, Y_dense)
         blocks = min(programs, 1024)

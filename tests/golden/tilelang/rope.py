@@ -135,8 +135,12 @@ def rope_kernel(width):
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def rope(
@@ -155,23 +159,35 @@ def rope(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 4, "X has 4 axes: [B, S, H, 2*HALF]")
-    require(COS.dim() == 2, "COS has 2 axes: [S, HALF]")
-    require(SIN.dim() == 2, "SIN has 2 axes: [S, HALF]")
-    B = X.shape[0]
-    S = X.shape[1]
-    H = X.shape[2]
-    HALF = COS.shape[1]
-    require(HALF <= 256, f"the sketch needs HALF <= 256 (HALF = {HALF})")
     device = X.device
-    check_tensor("X", X, torch.float32, (B, S, H, 2 * HALF), device)
-    check_tensor("COS", COS, torch.float32, (S, HALF), device)
-    check_tensor("SIN", SIN, torch.float32, (S, HALF), device)
+    arguments = (kind_of(X), kind_of(COS), kind_of(SIN), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 4, "X has 4 axes: [B, S, H, 2*HALF]")
+        require(COS.dim() == 2, "COS has 2 axes: [S, HALF]")
+        require(SIN.dim() == 2, "SIN has 2 axes: [S, HALF]")
+        B = X.shape[0]
+        S = X.shape[1]
+        H = X.shape[2]
+        HALF = COS.shape[1]
+        require(HALF <= 256, f"the sketch needs HALF <= 256 (HALF = {HALF})")
+        check_tensor("X", X, torch.float32, (B, S, H, 2 * HALF), device)
+        check_tensor("COS", COS, torch.float32, (S, HALF), device)
+        check_tensor("SIN", SIN, torch.float32, (S, HALF), device)
+        if out is None:
+            check_elements("Y", (B, S, H, 2 * HALF))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (B, S, H, 2 * HALF), device)
+        programs = B * S
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (B, S, H, HALF, programs))
+    B, S, H, HALF, programs = plan
     if out is None:
-        Y = allocate("Y", (B, S, H, 2 * HALF), torch.float32, device)
+        Y = torch.empty((B, S, H, 2 * HALF), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (B, S, H, 2 * HALF), device)
         check_overlap({"Y": Y}, {"X": X, "COS": COS, "SIN": SIN})
     X_dense = X.contiguous()
     COS_dense = COS.contiguous()
@@ -182,8 +198,6 @@ def rope(
     SIN_dense = with_an_element(SIN_dense)
     Y_dense = with_an_element(Y_dense)
 
-    programs = B * S
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         width = lanes_at_once(4, [HALF], X_dense, COS_dense, SIN_dense, Y_dense)
         blocks = min(programs, 1024)

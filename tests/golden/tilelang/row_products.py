@@ -125,8 +125,12 @@ def row_products_kernel(width):
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def row_products(
@@ -142,17 +146,30 @@ def row_products(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 2, "X has 2 axes: [M, N]")
-    M, N = X.shape
     device = X.device
-    check_tensor("X", X, torch.float32, (M, N), device)
+    arguments = (kind_of(X), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 2, "X has 2 axes: [M, N]")
+        M, N = X.shape
+        check_tensor("X", X, torch.float32, (M, N), device)
+        if out is None:
+            check_elements("PRODUCT", (M,))
+            check_elements("INFINITE", (M,))
+        else:
+            PRODUCT, INFINITE = out
+            check_tensor("PRODUCT", PRODUCT, torch.float32, (M,), device)
+            check_tensor("INFINITE", INFINITE, torch.bool, (M,), device)
+        programs = tilelang.cdiv(M, TM)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, N, programs))
+    M, N, programs = plan
     if out is None:
-        PRODUCT = allocate("PRODUCT", (M,), torch.float32, device)
-        INFINITE = allocate("INFINITE", (M,), torch.bool, device)
+        PRODUCT = torch.empty((M,), dtype=torch.float32, device=device)
+        INFINITE = torch.empty((M,), dtype=torch.bool, device=device)
     else:
         PRODUCT, INFINITE = out
-        check_tensor("PRODUCT", PRODUCT, torch.float32, (M,), device)
-        check_tensor("INFINITE", INFINITE, torch.bool, (M,), device)
         check_overlap({"PRODUCT": PRODUCT, "INFINITE": INFINITE}, {"X": X})
     X_dense = X.contiguous()
     PRODUCT_dense = row_major(PRODUCT)
@@ -161,8 +178,6 @@ def row_products(
     PRODUCT_dense = with_an_element(PRODUCT_dense)
     INFINITE_dense = with_an_element(INFINITE_dense)
 
-    programs = tilelang.cdiv(M, TM)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         width = lanes_at_once(8, [M, N], X_dense, PRODUCT_dense, INFINITE_dense)
         row_products_kernel(width)(

@@ -50,7 +50,12 @@ def scatter_add_kernel():
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, with_an_element, check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered,
+# with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def scatter_add(TOTAL: torch.Tensor, INDEX: torch.Tensor, SRC: torch.Tensor) -> torch.Tensor:
@@ -61,15 +66,23 @@ def scatter_add(TOTAL: torch.Tensor, INDEX: torch.Tensor, SRC: torch.Tensor) -> 
     SRC: [N, D] f32
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(TOTAL.dim() == 2, "TOTAL has 2 axes: [R, D]")
-    require(INDEX.dim() == 1, "INDEX has 1 axis: [N]")
-    require(SRC.dim() == 2, "SRC has 2 axes: [N, D]")
-    R, D = TOTAL.shape
-    (N,) = INDEX.shape
     device = TOTAL.device
-    check_tensor("TOTAL", TOTAL, torch.float32, (R, D), device)
-    check_tensor("INDEX", INDEX, torch.int64, (N,), device)
-    check_tensor("SRC", SRC, torch.float32, (N, D), device)
+    arguments = (kind_of(TOTAL), kind_of(INDEX), kind_of(SRC))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(TOTAL.dim() == 2, "TOTAL has 2 axes: [R, D]")
+        require(INDEX.dim() == 1, "INDEX has 1 axis: [N]")
+        require(SRC.dim() == 2, "SRC has 2 axes: [N, D]")
+        R, D = TOTAL.shape
+        (N,) = INDEX.shape
+        check_tensor("TOTAL", TOTAL, torch.float32, (R, D), device)
+        check_tensor("INDEX", INDEX, torch.int64, (N,), device)
+        check_tensor("SRC", SRC, torch.float32, (N, D), device)
+        programs = tilelang.cdiv(N, TN) * tilelang.cdiv(D, TD)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (R, D, N, programs))
+    R, D, N, programs = plan
     check_overlap({"TOTAL": TOTAL}, {"INDEX": INDEX, "SRC": SRC})
     TOTAL_dense = TOTAL.contiguous()
     INDEX_dense = INDEX.contiguous()
@@ -78,8 +91,6 @@ def scatter_add(TOTAL: torch.Tensor, INDEX: torch.Tensor, SRC: torch.Tensor) -> 
     INDEX_dense = with_an_element(INDEX_dense)
     SRC_dense = with_an_element(SRC_dense)
 
-    programs = tilelang.cdiv(N, TN) * tilelang.cdiv(D, TD)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         scatter_add_kernel()(
             TOTAL_dense.view(-1),

@@ -114,8 +114,12 @@ def topk_kernel(width):
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def topk_(
@@ -131,18 +135,31 @@ def topk_(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 2, "X has 2 axes: [M, N]")
-    M, N = X.shape
-    require(N >= K, f"the sketch needs N >= K (N = {N})")
     device = X.device
-    check_tensor("X", X, torch.float32, (M, N), device)
+    arguments = (kind_of(X), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 2, "X has 2 axes: [M, N]")
+        M, N = X.shape
+        require(N >= K, f"the sketch needs N >= K (N = {N})")
+        check_tensor("X", X, torch.float32, (M, N), device)
+        if out is None:
+            check_elements("VALUES", (M, K))
+            check_elements("PLACES", (M, K))
+        else:
+            VALUES, PLACES = out
+            check_tensor("VALUES", VALUES, torch.float32, (M, K), device)
+            check_tensor("PLACES", PLACES, torch.int64, (M, K), device)
+        programs = M
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, N, programs))
+    M, N, programs = plan
     if out is None:
-        VALUES = allocate("VALUES", (M, K), torch.float32, device)
-        PLACES = allocate("PLACES", (M, K), torch.int64, device)
+        VALUES = torch.empty((M, K), dtype=torch.float32, device=device)
+        PLACES = torch.empty((M, K), dtype=torch.int64, device=device)
     else:
         VALUES, PLACES = out
-        check_tensor("VALUES", VALUES, torch.float32, (M, K), device)
-        check_tensor("PLACES", PLACES, torch.int64, (M, K), device)
         check_overlap({"VALUES": VALUES, "PLACES": PLACES}, {"X": X})
     X_dense = X.contiguous()
     VALUES_dense = row_major(VALUES)
@@ -151,8 +168,6 @@ def topk_(
     VALUES_dense = with_an_element(VALUES_dense)
     PLACES_dense = with_an_element(PLACES_dense)
 
-    programs = M
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         width = lanes_at_once(4, [N], X_dense, VALUES_dense, PLACES_dense)
         topk_kernel(width)(

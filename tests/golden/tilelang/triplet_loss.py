@@ -153,8 +153,12 @@ def triplet_loss_kernel(width):
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, plain, check_number, allocate,
-# row_major, with_an_element, check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, plain, check_number, kind_of,
+# remembered, row_major, with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def triplet_loss(
@@ -177,20 +181,32 @@ def triplet_loss(
     """
     margin = check_number("margin", margin)
     eps = check_number("eps", eps)
-    require(ANCHOR.dim() == 2, "ANCHOR has 2 axes: [M, N]")
-    require(POSITIVE.dim() == 2, "POSITIVE has 2 axes: [M, N]")
-    require(NEGATIVE.dim() == 2, "NEGATIVE has 2 axes: [M, N]")
-    M, N = ANCHOR.shape
-    require(M >= 1, f"the sketch needs M >= 1 (M = {M})")
     device = ANCHOR.device
-    check_tensor("ANCHOR", ANCHOR, torch.float32, (M, N), device)
-    check_tensor("POSITIVE", POSITIVE, torch.float32, (M, N), device)
-    check_tensor("NEGATIVE", NEGATIVE, torch.float32, (M, N), device)
+    arguments = (kind_of(ANCHOR), kind_of(POSITIVE), kind_of(NEGATIVE), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(ANCHOR.dim() == 2, "ANCHOR has 2 axes: [M, N]")
+        require(POSITIVE.dim() == 2, "POSITIVE has 2 axes: [M, N]")
+        require(NEGATIVE.dim() == 2, "NEGATIVE has 2 axes: [M, N]")
+        M, N = ANCHOR.shape
+        require(M >= 1, f"the sketch needs M >= 1 (M = {M})")
+        check_tensor("ANCHOR", ANCHOR, torch.float32, (M, N), device)
+        check_tensor("POSITIVE", POSITIVE, torch.float32, (M, N), device)
+        check_tensor("NEGATIVE", NEGATIVE, torch.float32, (M, N), device)
+        if out is None:
+            check_elements("LOSS", ())
+        else:
+            LOSS = out
+            check_tensor("LOSS", LOSS, torch.float32, (), device)
+        programs = tilelang.cdiv(M, TM)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, N, programs))
+    M, N, programs = plan
     if out is None:
-        LOSS = allocate("LOSS", (), torch.float32, device)
+        LOSS = torch.empty((), dtype=torch.float32, device=device)
     else:
         LOSS = out
-        check_tensor("LOSS", LOSS, torch.float32, (), device)
         check_overlap(
             {"LOSS": LOSS}, {"ANCHOR": ANCHOR, "POSITIVE": POSITIVE, "NEGATIVE": NEGATIVE}
         )
@@ -204,8 +220,6 @@ def triplet_loss(
     NEGATIVE_dense = with_an_element(NEGATIVE_dense)
     LOSS_dense = with_an_element(LOSS_dense)
 
-    programs = tilelang.cdiv(M, TM)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         width = lanes_at_once(4, [N], ANCHOR_dense, POSITIVE_dense, NEGATIVE_dense, LOSS_dense)
         triplet_loss_kernel(width)(

@@ -81,8 +81,12 @@ def unpack_int4_kernel(width):
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def unpack_int4(
@@ -99,17 +103,29 @@ def unpack_int4(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(PACKED.dim() == 2, "PACKED has 2 axes: [M, N]")
-    require(SCALE.dim() == 1, "SCALE has 1 axis: [M]")
-    M, N = PACKED.shape
     device = PACKED.device
-    check_tensor("PACKED", PACKED, torch.uint8, (M, N), device)
-    check_tensor("SCALE", SCALE, torch.float32, (M,), device)
+    arguments = (kind_of(PACKED), kind_of(SCALE), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(PACKED.dim() == 2, "PACKED has 2 axes: [M, N]")
+        require(SCALE.dim() == 1, "SCALE has 1 axis: [M]")
+        M, N = PACKED.shape
+        check_tensor("PACKED", PACKED, torch.uint8, (M, N), device)
+        check_tensor("SCALE", SCALE, torch.float32, (M,), device)
+        if out is None:
+            check_elements("Y", (M, 2 * N))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (M, 2 * N), device)
+        programs = M
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, N, programs))
+    M, N, programs = plan
     if out is None:
-        Y = allocate("Y", (M, 2 * N), torch.float32, device)
+        Y = torch.empty((M, 2 * N), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (M, 2 * N), device)
         check_overlap({"Y": Y}, {"PACKED": PACKED, "SCALE": SCALE})
     PACKED_dense = PACKED.contiguous()
     SCALE_dense = SCALE.contiguous()
@@ -118,8 +134,6 @@ def unpack_int4(
     SCALE_dense = with_an_element(SCALE_dense)
     Y_dense = with_an_element(Y_dense)
 
-    programs = M
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         width = lanes_at_once(8, [N], PACKED_dense, SCALE_dense, Y_dense)
         unpack_int4_kernel(width)(

@@ -106,8 +106,12 @@ def unscale_gradients_kernel(width):
     return kernel
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def unscale_gradients(
@@ -125,19 +129,32 @@ def unscale_gradients(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(GRADIENT.dim() == 2, "GRADIENT has 2 axes: [M, N]")
-    require(SCALE.dim() == 2, "SCALE has 2 axes: [M, 1]")
-    M, N = GRADIENT.shape
     device = GRADIENT.device
-    check_tensor("GRADIENT", GRADIENT, torch.bfloat16, (M, N), device)
-    check_tensor("SCALE", SCALE, torch.float32, (1 if SCALE.shape[0] == 1 else M, 1), device)
+    arguments = (kind_of(GRADIENT), kind_of(SCALE), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(GRADIENT.dim() == 2, "GRADIENT has 2 axes: [M, N]")
+        require(SCALE.dim() == 2, "SCALE has 2 axes: [M, 1]")
+        M, N = GRADIENT.shape
+        check_tensor("GRADIENT", GRADIENT, torch.bfloat16, (M, N), device)
+        check_tensor("SCALE", SCALE, torch.float32, (1 if SCALE.shape[0] == 1 else M, 1), device)
+        if out is None:
+            check_elements("Y", (M, N))
+            check_elements("FINITE", (M,))
+        else:
+            Y, FINITE = out
+            check_tensor("Y", Y, torch.bfloat16, (M, N), device)
+            check_tensor("FINITE", FINITE, torch.bool, (M,), device)
+        programs = tilelang.cdiv(M, TM)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, N, programs))
+    M, N, programs = plan
     if out is None:
-        Y = allocate("Y", (M, N), torch.bfloat16, device)
-        FINITE = allocate("FINITE", (M,), torch.bool, device)
+        Y = torch.empty((M, N), dtype=torch.bfloat16, device=device)
+        FINITE = torch.empty((M,), dtype=torch.bool, device=device)
     else:
         Y, FINITE = out
-        check_tensor("Y", Y, torch.bfloat16, (M, N), device)
-        check_tensor("FINITE", FINITE, torch.bool, (M,), device)
         check_overlap({"Y": Y, "FINITE": FINITE}, {"GRADIENT": GRADIENT, "SCALE": SCALE})
     GRADIENT_dense = GRADIENT.contiguous()
     SCALE_dense = SCALE.contiguous()
@@ -148,8 +165,6 @@ def unscale_gradients(
     Y_dense = with_an_element(Y_dense)
     FINITE_dense = with_an_element(FINITE_dense)
 
-    programs = tilelang.cdiv(M, TM)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         width = lanes_at_once(8, [N], GRADIENT_dense, SCALE_dense, Y_dense, FINITE_dense)
         unscale_gradients_kernel(width)(

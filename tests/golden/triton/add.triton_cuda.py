@@ -50,8 +50,12 @@ def add_bias_kernel(
     )
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
-# check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
+# check_overlap, launch_kernel.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def add_bias(
@@ -68,39 +72,50 @@ def add_bias(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 2, "X has 2 axes: [M, N]")
-    require(BIAS.dim() == 1, "BIAS has 1 axis: [N]")
-    M, N = X.shape
     device = X.device
-    check_tensor("X", X, torch.float32, (M, N), device)
-    check_tensor("BIAS", BIAS, torch.float32, (N,), device)
+    arguments = (kind_of(X), kind_of(BIAS), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 2, "X has 2 axes: [M, N]")
+        require(BIAS.dim() == 1, "BIAS has 1 axis: [N]")
+        M, N = X.shape
+        check_tensor("X", X, torch.float32, (M, N), device)
+        check_tensor("BIAS", BIAS, torch.float32, (N,), device)
+        if out is None:
+            check_elements("Y", (M, N))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (M, N), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(M * N + M + N + 4, M * N + 13 * N + 768, 2 * M + 4)
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = triton.cdiv(M, TM) * triton.cdiv(N, TN)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, N, index, programs, {}))
+    M, N, index, programs, launches = plan
     if out is None:
-        Y = allocate("Y", (M, N), torch.float32, device)
+        Y = torch.empty((M, N), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (M, N), device)
         check_overlap({"Y": Y}, {"X": X, "BIAS": BIAS})
     X_dense = X.contiguous()
     BIAS_dense = BIAS.contiguous()
     Y_dense = row_major(Y)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(M * N + M + N + 4, M * N + 13 * N + 768, 2 * M + 4)
-    programs = triton.cdiv(M, TM) * triton.cdiv(N, TN)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        with torch.cuda.device_of(X_dense):
-            add_bias_kernel[(programs,)](
-                X_dense,
-                BIAS_dense,
-                Y_dense,
-                M,
-                N,
-                TM=TM,
-                TN=TN,
-                INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                num_warps=4,
-            )
+        launch_kernel(
+            launches,
+            0,
+            add_bias_kernel,
+            programs,
+            [X_dense, BIAS_dense, Y_dense],
+            [M, N],
+            TM=TM,
+            TN=TN,
+            INDEX=index,
+            num_warps=4,
+        )
     if Y_dense is not Y:
         Y.copy_(Y_dense)
     return Y

@@ -40,7 +40,11 @@ def add_noise_kernel(
 
 
 # The library: LaunchError, require, check_elements, check_tensor, plain, check_number,
-# check_integer, allocate, row_major, check_overlap.
+# check_integer, kind_of, remembered, row_major, check_overlap, integer_kind, launch_kernel.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def add_noise(
@@ -59,35 +63,46 @@ def add_noise(
     """
     sigma = check_number("sigma", sigma)
     seed = check_integer("seed", seed)
-    require(X.dim() == 1, "X has 1 axis: [N]")
-    (N,) = X.shape
     device = X.device
-    check_tensor("X", X, torch.float32, (N,), device)
+    arguments = (kind_of(X), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 1, "X has 1 axis: [N]")
+        (N,) = X.shape
+        check_tensor("X", X, torch.float32, (N,), device)
+        if out is None:
+            check_elements("Y", (N,))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (N,), device)
+        plan = remembered(PLANS, arguments, (N, {}))
+    N, launches = plan
     if out is None:
-        Y = allocate("Y", (N,), torch.float32, device)
+        Y = torch.empty((N,), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (N,), device)
         check_overlap({"Y": Y}, {"X": X})
     X_dense = X.contiguous()
     Y_dense = row_major(Y)
 
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(N + 3072, 2 * N + 1024, abs(seed))
+    index = tl.int64 if index_bound >= 2**31 else tl.int32
     programs = triton.cdiv(N, T)
     require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        with torch.cuda.device_of(X_dense):
-            add_noise_kernel[(programs,)](
-                X_dense,
-                Y_dense,
-                N,
-                sigma,
-                seed,
-                T=T,
-                INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                num_warps=4,
-            )
+        launch_kernel(
+            launches,
+            (0, integer_kind(seed), index),
+            add_noise_kernel,
+            programs,
+            [X_dense, Y_dense],
+            [N, sigma, seed],
+            T=T,
+            INDEX=index,
+            num_warps=4,
+        )
     if Y_dense is not Y:
         Y.copy_(Y_dense)
     return Y

@@ -67,8 +67,12 @@ def argmax_rows_kernel(
     tl.store(PLACE_ptr + i, place)
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
-# check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
+# check_overlap, launch_kernel.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def argmax_rows(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -79,33 +83,46 @@ def argmax_rows(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Te
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 2, "X has 2 axes: [M, N]")
-    M, N = X.shape
     device = X.device
-    check_tensor("X", X, torch.float32, (M, N), device)
+    arguments = (kind_of(X), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 2, "X has 2 axes: [M, N]")
+        M, N = X.shape
+        check_tensor("X", X, torch.float32, (M, N), device)
+        if out is None:
+            check_elements("PLACE", (M,))
+        else:
+            PLACE = out
+            check_tensor("PLACE", PLACE, torch.int64, (M,), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(M + 1, M * N + N + 8192, 2 * N + 4096)
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = M
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, N, index, programs, {}))
+    M, N, index, programs, launches = plan
     if out is None:
-        PLACE = allocate("PLACE", (M,), torch.int64, device)
+        PLACE = torch.empty((M,), dtype=torch.int64, device=device)
     else:
         PLACE = out
-        check_tensor("PLACE", PLACE, torch.int64, (M,), device)
         check_overlap({"PLACE": PLACE}, {"X": X})
     X_dense = X.contiguous()
     PLACE_dense = row_major(PLACE)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(M + 1, M * N + N + 8192, 2 * N + 4096)
-    programs = M
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        with torch.cuda.device_of(X_dense):
-            argmax_rows_kernel[(programs,)](
-                X_dense,
-                PLACE_dense,
-                N,
-                T=T,
-                INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                num_warps=8,
-            )
+        launch_kernel(
+            launches,
+            0,
+            argmax_rows_kernel,
+            programs,
+            [X_dense, PLACE_dense],
+            [N],
+            T=T,
+            INDEX=index,
+            num_warps=8,
+        )
     if PLACE_dense is not PLACE:
         PLACE.copy_(PLACE_dense)
     return PLACE

@@ -101,8 +101,12 @@ def avg_pool2d_kernel(
     )
 
 
-# The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, allocate,
-# row_major, check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, kind_of,
+# remembered, row_major, check_overlap, launch_kernel.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def avg_pool2d(
@@ -123,140 +127,152 @@ def avg_pool2d(
     kernel_size = check_integer("kernel_size", kernel_size)
     stride = check_integer("stride", stride)
     padding = check_integer("padding", padding)
-    require(X.dim() == 4, "X has 4 axes: [N, C, H, W]")
-    N, C, H, W = X.shape
-    require(stride >= 1, f"the sketch needs stride >= 1 (stride = {stride})")
-    require(kernel_size >= 1 and stride >= 1, "the sketch needs kernel_size >= 1 and stride >= 1")
-    require(
-        padding >= 0 and 2 * padding <= kernel_size,
-        "the sketch needs padding >= 0 and 2*padding <= kernel_size",
-    )
-    OH = (H + 2 * padding - kernel_size) // stride + 1
-    require(OH >= 0, f"the sketch needs OH >= 0 (OH = {OH})")
-    OW = (W + 2 * padding - kernel_size) // stride + 1
-    require(OW >= 0, f"the sketch needs OW >= 0 (OW = {OW})")
-    largest = (
-        4 * OH * OW * stride * stride
-        + 2 * H * OW * stride
-        + 2 * OH * W * stride
-        + 2 * OH * kernel_size * stride
-        + 4 * OH * padding * stride
-        + 508 * OH * stride * stride
-        + 2 * OW * kernel_size * stride
-        + 4 * OW * padding * stride
-        + 124 * OW * stride * stride
-        + H * kernel_size
-        + 2 * H * padding
-        + 254 * H * stride
-        + 2 * OH * stride
-        + 2 * OW * stride
-        + W * kernel_size
-        + 2 * W * padding
-        + 62 * W * stride
-        + kernel_size * kernel_size
-        + 4 * kernel_size * padding
-        + 316 * kernel_size * stride
-        + 4 * padding * padding
-        + 632 * padding * stride
-        + 15748 * stride * stride
-        + kernel_size
-        + 2 * padding
-        + 254 * stride
-    )
-    require(largest < 2**63 - 2**50, "the sketch needs integers that stay within 64 bits")
     device = X.device
-    check_tensor("X", X, torch.float32, (N, C, H, W), device)
+    arguments = (kind_of(X), kind_of(out), kernel_size, stride, padding)
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 4, "X has 4 axes: [N, C, H, W]")
+        N, C, H, W = X.shape
+        require(stride >= 1, f"the sketch needs stride >= 1 (stride = {stride})")
+        require(
+            kernel_size >= 1 and stride >= 1, "the sketch needs kernel_size >= 1 and stride >= 1"
+        )
+        require(
+            padding >= 0 and 2 * padding <= kernel_size,
+            "the sketch needs padding >= 0 and 2*padding <= kernel_size",
+        )
+        OH = (H + 2 * padding - kernel_size) // stride + 1
+        require(OH >= 0, f"the sketch needs OH >= 0 (OH = {OH})")
+        OW = (W + 2 * padding - kernel_size) // stride + 1
+        require(OW >= 0, f"the sketch needs OW >= 0 (OW = {OW})")
+        largest = (
+            4 * OH * OW * stride * stride
+            + 2 * H * OW * stride
+            + 2 * OH * W * stride
+            + 2 * OH * kernel_size * stride
+            + 4 * OH * padding * stride
+            + 508 * OH * stride * stride
+            + 2 * OW * kernel_size * stride
+            + 4 * OW * padding * stride
+            + 124 * OW * stride * stride
+            + H * kernel_size
+            + 2 * H * padding
+            + 254 * H * stride
+            + 2 * OH * stride
+            + 2 * OW * stride
+            + W * kernel_size
+            + 2 * W * padding
+            + 62 * W * stride
+            + kernel_size * kernel_size
+            + 4 * kernel_size * padding
+            + 316 * kernel_size * stride
+            + 4 * padding * padding
+            + 632 * padding * stride
+            + 15748 * stride * stride
+            + kernel_size
+            + 2 * padding
+            + 254 * stride
+        )
+        require(largest < 2**63 - 2**50, "the sketch needs integers that stay within 64 bits")
+        check_tensor("X", X, torch.float32, (N, C, H, W), device)
+        if out is None:
+            check_elements("Y", (N, C, OH, OW))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (N, C, OH, OW), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(
+            C * N * abs(OH) * abs(OW)
+            + C * N * abs(OH)
+            + C * N * abs(OW)
+            + C * abs(OH) * abs(OW)
+            + N * abs(OH) * abs(OW)
+            + 4 * C * N
+            + C * abs(OH)
+            + C * abs(OW)
+            + N * abs(OH)
+            + N * abs(OW)
+            + abs(OH) * abs(OW)
+            + 4 * C
+            + 4 * N
+            + abs(OH)
+            + abs(OW)
+            + 4,
+            C * H * N * W
+            + C * H * W
+            + W * abs(OH) * abs(stride)
+            + W * abs(kernel_size)
+            + W * abs(padding)
+            + 48 * W * abs(stride)
+            + abs(OW) * abs(stride)
+            + W
+            + abs(kernel_size)
+            + abs(padding)
+            + 192 * abs(stride)
+            + 1,
+            abs(OH) * abs(stride) + H + abs(kernel_size) + abs(padding) + 17 * abs(stride) + 2,
+            abs(OH) * abs(stride) + H + abs(kernel_size) + abs(padding) + 16 * abs(stride) + 3,
+            abs(OW) * abs(stride) + W + abs(kernel_size) + abs(padding) + 65 * abs(stride) + 2,
+            abs(OW) * abs(stride) + W + abs(kernel_size) + abs(padding) + 64 * abs(stride) + 3,
+            abs(OH) + 48,
+            2 * abs(OH) * abs(stride) + H + abs(kernel_size) + 2 * abs(padding) + 96 * abs(stride),
+            2 * abs(OW) * abs(stride) + W + abs(kernel_size) + 2 * abs(padding) + 384 * abs(stride),
+            4 * abs(OH) * abs(OW) * abs(stride) * abs(stride)
+            + 2 * H * abs(OW) * abs(stride)
+            + 2 * W * abs(OH) * abs(stride)
+            + 2 * abs(OH) * abs(kernel_size) * abs(stride)
+            + 4 * abs(OH) * abs(padding) * abs(stride)
+            + 768 * abs(OH) * abs(stride) * abs(stride)
+            + 2 * abs(OW) * abs(kernel_size) * abs(stride)
+            + 4 * abs(OW) * abs(padding) * abs(stride)
+            + 192 * abs(OW) * abs(stride) * abs(stride)
+            + H * W
+            + H * abs(kernel_size)
+            + 2 * H * abs(padding)
+            + 384 * H * abs(stride)
+            + W * abs(kernel_size)
+            + 2 * W * abs(padding)
+            + 96 * W * abs(stride)
+            + abs(kernel_size) * abs(kernel_size)
+            + 4 * abs(kernel_size) * abs(padding)
+            + 480 * abs(kernel_size) * abs(stride)
+            + 4 * abs(padding) * abs(padding)
+            + 960 * abs(padding) * abs(stride)
+            + 36864 * abs(stride) * abs(stride),
+            C * N * abs(OH) * abs(OW)
+            + C * abs(OH) * abs(OW)
+            + abs(OH) * abs(OW)
+            + 49 * abs(OW)
+            + 192,
+            2 * abs(OH) + 16,
+        )
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = N * C * max(triton.cdiv(OH, TH), 0) * max(triton.cdiv(OW, TW), 0)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, C, H, W, OH, OW, index, programs, {}))
+    N, C, H, W, OH, OW, index, programs, launches = plan
     if out is None:
-        Y = allocate("Y", (N, C, OH, OW), torch.float32, device)
+        Y = torch.empty((N, C, OH, OW), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (N, C, OH, OW), device)
         check_overlap({"Y": Y}, {"X": X})
     X_dense = X.contiguous()
     Y_dense = row_major(Y)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(
-        C * N * abs(OH) * abs(OW)
-        + C * N * abs(OH)
-        + C * N * abs(OW)
-        + C * abs(OH) * abs(OW)
-        + N * abs(OH) * abs(OW)
-        + 4 * C * N
-        + C * abs(OH)
-        + C * abs(OW)
-        + N * abs(OH)
-        + N * abs(OW)
-        + abs(OH) * abs(OW)
-        + 4 * C
-        + 4 * N
-        + abs(OH)
-        + abs(OW)
-        + 4,
-        C * H * N * W
-        + C * H * W
-        + W * abs(OH) * abs(stride)
-        + W * abs(kernel_size)
-        + W * abs(padding)
-        + 48 * W * abs(stride)
-        + abs(OW) * abs(stride)
-        + W
-        + abs(kernel_size)
-        + abs(padding)
-        + 192 * abs(stride)
-        + 1,
-        abs(OH) * abs(stride) + H + abs(kernel_size) + abs(padding) + 17 * abs(stride) + 2,
-        abs(OH) * abs(stride) + H + abs(kernel_size) + abs(padding) + 16 * abs(stride) + 3,
-        abs(OW) * abs(stride) + W + abs(kernel_size) + abs(padding) + 65 * abs(stride) + 2,
-        abs(OW) * abs(stride) + W + abs(kernel_size) + abs(padding) + 64 * abs(stride) + 3,
-        abs(OH) + 48,
-        2 * abs(OH) * abs(stride) + H + abs(kernel_size) + 2 * abs(padding) + 96 * abs(stride),
-        2 * abs(OW) * abs(stride) + W + abs(kernel_size) + 2 * abs(padding) + 384 * abs(stride),
-        4 * abs(OH) * abs(OW) * abs(stride) * abs(stride)
-        + 2 * H * abs(OW) * abs(stride)
-        + 2 * W * abs(OH) * abs(stride)
-        + 2 * abs(OH) * abs(kernel_size) * abs(stride)
-        + 4 * abs(OH) * abs(padding) * abs(stride)
-        + 768 * abs(OH) * abs(stride) * abs(stride)
-        + 2 * abs(OW) * abs(kernel_size) * abs(stride)
-        + 4 * abs(OW) * abs(padding) * abs(stride)
-        + 192 * abs(OW) * abs(stride) * abs(stride)
-        + H * W
-        + H * abs(kernel_size)
-        + 2 * H * abs(padding)
-        + 384 * H * abs(stride)
-        + W * abs(kernel_size)
-        + 2 * W * abs(padding)
-        + 96 * W * abs(stride)
-        + abs(kernel_size) * abs(kernel_size)
-        + 4 * abs(kernel_size) * abs(padding)
-        + 480 * abs(kernel_size) * abs(stride)
-        + 4 * abs(padding) * abs(padding)
-        + 960 * abs(padding) * abs(stride)
-        + 36864 * abs(stride) * abs(stride),
-        C * N * abs(OH) * abs(OW) + C * abs(OH) * abs(OW) + abs(OH) * abs(OW) + 49 * abs(OW) + 192,
-        2 * abs(OH) + 16,
-    )
-    programs = N * C * max(triton.cdiv(OH, TH), 0) * max(triton.cdiv(OW, TW), 0)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        with torch.cuda.device_of(X_dense):
-            avg_pool2d_kernel[(programs,)](
-                X_dense,
-                Y_dense,
-                C,
-                H,
-                W,
-                OH,
-                OW,
-                kernel_size,
-                stride,
-                padding,
-                TH=TH,
-                TW=TW,
-                INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                num_warps=4,
-            )
+        launch_kernel(
+            launches,
+            0,
+            avg_pool2d_kernel,
+            programs,
+            [X_dense, Y_dense],
+            [C, H, W, OH, OW, kernel_size, stride, padding],
+            TH=TH,
+            TW=TW,
+            INDEX=index,
+            num_warps=4,
+        )
     if Y_dense is not Y:
         Y.copy_(Y_dense)
     return Y

@@ -98,8 +98,12 @@ def avg_pool3d_kernel(
     )
 
 
-# The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, allocate,
-# row_major, check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, kind_of,
+# remembered, row_major, check_overlap, launch_kernel.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def avg_pool3d(
@@ -120,113 +124,120 @@ def avg_pool3d(
     kernel_size = check_integer("kernel_size", kernel_size)
     stride = check_integer("stride", stride)
     padding = check_integer("padding", padding)
-    require(X.dim() == 5, "X has 5 axes: [N, C, D, H, W]")
-    N, C, D, H, W = X.shape
-    require(stride >= 1, f"the sketch needs stride >= 1 (stride = {stride})")
-    require(kernel_size >= 1 and stride >= 1, "the sketch needs kernel_size >= 1 and stride >= 1")
-    require(
-        padding >= 0 and 2 * padding <= kernel_size,
-        "the sketch needs padding >= 0 and 2*padding <= kernel_size",
-    )
-    OD = (D + 2 * padding - kernel_size) // stride + 1
-    require(OD >= 0, f"the sketch needs OD >= 0 (OD = {OD})")
-    OH = (H + 2 * padding - kernel_size) // stride + 1
-    require(OH >= 0, f"the sketch needs OH >= 0 (OH = {OH})")
-    OW = (W + 2 * padding - kernel_size) // stride + 1
-    require(OW >= 0, f"the sketch needs OW >= 0 (OW = {OW})")
-    largest = (
-        kernel_size * kernel_size * kernel_size
-        + OD * stride
-        + OH * stride
-        + OW * stride
-        + kernel_size * kernel_size
-        + kernel_size
-        + 2 * padding
-        + 128 * stride
-    )
-    require(largest < 2**63 - 2**50, "the sketch needs integers that stay within 64 bits")
     device = X.device
-    check_tensor("X", X, torch.float32, (N, C, D, H, W), device)
+    arguments = (kind_of(X), kind_of(out), kernel_size, stride, padding)
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 5, "X has 5 axes: [N, C, D, H, W]")
+        N, C, D, H, W = X.shape
+        require(stride >= 1, f"the sketch needs stride >= 1 (stride = {stride})")
+        require(
+            kernel_size >= 1 and stride >= 1, "the sketch needs kernel_size >= 1 and stride >= 1"
+        )
+        require(
+            padding >= 0 and 2 * padding <= kernel_size,
+            "the sketch needs padding >= 0 and 2*padding <= kernel_size",
+        )
+        OD = (D + 2 * padding - kernel_size) // stride + 1
+        require(OD >= 0, f"the sketch needs OD >= 0 (OD = {OD})")
+        OH = (H + 2 * padding - kernel_size) // stride + 1
+        require(OH >= 0, f"the sketch needs OH >= 0 (OH = {OH})")
+        OW = (W + 2 * padding - kernel_size) // stride + 1
+        require(OW >= 0, f"the sketch needs OW >= 0 (OW = {OW})")
+        largest = (
+            kernel_size * kernel_size * kernel_size
+            + OD * stride
+            + OH * stride
+            + OW * stride
+            + kernel_size * kernel_size
+            + kernel_size
+            + 2 * padding
+            + 128 * stride
+        )
+        require(largest < 2**63 - 2**50, "the sketch needs integers that stay within 64 bits")
+        check_tensor("X", X, torch.float32, (N, C, D, H, W), device)
+        if out is None:
+            check_elements("Y", (N, C, OD, OH, OW))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (N, C, OD, OH, OW), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(
+            N,
+            C,
+            C * N * abs(OD) * abs(OH) * abs(OW)
+            + C * N * abs(OD) * abs(OH)
+            + C * N * abs(OD) * abs(OW)
+            + C * N * abs(OH) * abs(OW)
+            + 4 * C * N * abs(OD)
+            + C * N * abs(OH)
+            + C * N * abs(OW)
+            + abs(OD) * abs(OH) * abs(OW)
+            + 4 * C * N
+            + abs(OD) * abs(OH)
+            + abs(OD) * abs(OW)
+            + abs(OH) * abs(OW)
+            + 4 * abs(OD)
+            + abs(OH)
+            + abs(OW)
+            + 4,
+            abs(OD) * abs(stride) + D + abs(kernel_size) + abs(padding) + 1,
+            C * D * H * N * W
+            + H * W * abs(OD) * abs(stride)
+            + D * H * W
+            + H * W * abs(kernel_size)
+            + H * W * abs(padding)
+            + W * abs(OH) * abs(stride)
+            + H * W
+            + W * abs(kernel_size)
+            + W * abs(padding)
+            + 48 * W * abs(stride)
+            + abs(OW) * abs(stride)
+            + W
+            + abs(kernel_size)
+            + abs(padding)
+            + 192 * abs(stride)
+            + 1,
+            abs(OH) * abs(stride) + H + abs(kernel_size) + abs(padding) + 17 * abs(stride) + 2,
+            abs(OH) * abs(stride) + H + abs(kernel_size) + abs(padding) + 16 * abs(stride) + 3,
+            abs(OW) * abs(stride) + W + abs(kernel_size) + abs(padding) + 65 * abs(stride) + 2,
+            abs(OW) * abs(stride) + W + abs(kernel_size) + abs(padding) + 64 * abs(stride) + 3,
+            abs(kernel_size) * abs(kernel_size),
+            abs(kernel_size) * abs(kernel_size) * abs(kernel_size),
+            C * N * abs(OD) * abs(OH) * abs(OW)
+            + abs(OD) * abs(OH) * abs(OW)
+            + abs(OH) * abs(OW)
+            + 49 * abs(OW)
+            + 192,
+            2 * abs(OH) + 16,
+        )
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = N * C * max(OD, 0) * max(triton.cdiv(OH, TH), 0) * max(triton.cdiv(OW, TW), 0)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, C, D, H, W, OD, OH, OW, index, programs, {}))
+    N, C, D, H, W, OD, OH, OW, index, programs, launches = plan
     if out is None:
-        Y = allocate("Y", (N, C, OD, OH, OW), torch.float32, device)
+        Y = torch.empty((N, C, OD, OH, OW), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (N, C, OD, OH, OW), device)
         check_overlap({"Y": Y}, {"X": X})
     X_dense = X.contiguous()
     Y_dense = row_major(Y)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(
-        N,
-        C,
-        C * N * abs(OD) * abs(OH) * abs(OW)
-        + C * N * abs(OD) * abs(OH)
-        + C * N * abs(OD) * abs(OW)
-        + C * N * abs(OH) * abs(OW)
-        + 4 * C * N * abs(OD)
-        + C * N * abs(OH)
-        + C * N * abs(OW)
-        + abs(OD) * abs(OH) * abs(OW)
-        + 4 * C * N
-        + abs(OD) * abs(OH)
-        + abs(OD) * abs(OW)
-        + abs(OH) * abs(OW)
-        + 4 * abs(OD)
-        + abs(OH)
-        + abs(OW)
-        + 4,
-        abs(OD) * abs(stride) + D + abs(kernel_size) + abs(padding) + 1,
-        C * D * H * N * W
-        + H * W * abs(OD) * abs(stride)
-        + D * H * W
-        + H * W * abs(kernel_size)
-        + H * W * abs(padding)
-        + W * abs(OH) * abs(stride)
-        + H * W
-        + W * abs(kernel_size)
-        + W * abs(padding)
-        + 48 * W * abs(stride)
-        + abs(OW) * abs(stride)
-        + W
-        + abs(kernel_size)
-        + abs(padding)
-        + 192 * abs(stride)
-        + 1,
-        abs(OH) * abs(stride) + H + abs(kernel_size) + abs(padding) + 17 * abs(stride) + 2,
-        abs(OH) * abs(stride) + H + abs(kernel_size) + abs(padding) + 16 * abs(stride) + 3,
-        abs(OW) * abs(stride) + W + abs(kernel_size) + abs(padding) + 65 * abs(stride) + 2,
-        abs(OW) * abs(stride) + W + abs(kernel_size) + abs(padding) + 64 * abs(stride) + 3,
-        abs(kernel_size) * abs(kernel_size),
-        abs(kernel_size) * abs(kernel_size) * abs(kernel_size),
-        C * N * abs(OD) * abs(OH) * abs(OW)
-        + abs(OD) * abs(OH) * abs(OW)
-        + abs(OH) * abs(OW)
-        + 49 * abs(OW)
-        + 192,
-        2 * abs(OH) + 16,
-    )
-    programs = N * C * max(OD, 0) * max(triton.cdiv(OH, TH), 0) * max(triton.cdiv(OW, TW), 0)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        with torch.cuda.device_of(X_dense):
-            avg_pool3d_kernel[(programs,)](
-                X_dense,
-                Y_dense,
-                D,
-                H,
-                W,
-                OD,
-                OH,
-                OW,
-                kernel_size,
-                stride,
-                padding,
-                TH=TH,
-                TW=TW,
-                INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                num_warps=4,
-            )
+        launch_kernel(
+            launches,
+            0,
+            avg_pool3d_kernel,
+            programs,
+            [X_dense, Y_dense],
+            [D, H, W, OD, OH, OW, kernel_size, stride, padding],
+            TH=TH,
+            TW=TW,
+            INDEX=index,
+            num_warps=4,
+        )
     if Y_dense is not Y:
         Y.copy_(Y_dense)
     return Y

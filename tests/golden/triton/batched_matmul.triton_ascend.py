@@ -70,8 +70,12 @@ def batched_matmul_kernel(
         )
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def batched_matmul(
@@ -88,46 +92,47 @@ def batched_matmul(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 3, "X has 3 axes: [B, M, K]")
-    require(W.dim() == 3, "W has 3 axes: [B, K, N]")
-    B, M, K = X.shape
-    N = W.shape[2]
     device = X.device
-    check_tensor("X", X, torch.float32, (B, M, K), device)
-    check_tensor("W", W, torch.float32, (B, K, N), device)
+    arguments = (kind_of(X), kind_of(W), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 3, "X has 3 axes: [B, M, K]")
+        require(W.dim() == 3, "W has 3 axes: [B, K, N]")
+        B, M, K = X.shape
+        N = W.shape[2]
+        check_tensor("X", X, torch.float32, (B, M, K), device)
+        check_tensor("W", W, torch.float32, (B, K, N), device)
+        if out is None:
+            check_elements("Y", (B, M, N))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (B, M, N), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(
+            B * M * N + B * M + B * N + M * N + 4 * B + M + N + 4,
+            B * K * M + K * M + 385 * K + 256,
+            2 * M + 128,
+            B * K * N + K * N + 257 * N + 384,
+            B * M * N + M * N + 385 * N + 384,
+        )
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = B * triton.cdiv(M, TM) * triton.cdiv(N, TN)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (B, M, K, N, index, programs))
+    B, M, K, N, index, programs = plan
     if out is None:
-        Y = allocate("Y", (B, M, N), torch.float32, device)
+        Y = torch.empty((B, M, N), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (B, M, N), device)
         check_overlap({"Y": Y}, {"X": X, "W": W})
     X_dense = X.contiguous()
     W_dense = W.contiguous()
     Y_dense = row_major(Y)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(
-        B * M * N + B * M + B * N + M * N + 4 * B + M + N + 4,
-        B * K * M + K * M + 385 * K + 256,
-        2 * M + 128,
-        B * K * N + K * N + 257 * N + 384,
-        B * M * N + M * N + 385 * N + 384,
-    )
-    programs = B * triton.cdiv(M, TM) * triton.cdiv(N, TN)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         batched_matmul_kernel[(min(programs, 20),)](
-            X_dense,
-            W_dense,
-            Y_dense,
-            B,
-            M,
-            N,
-            K,
-            TM=TM,
-            TN=TN,
-            TK=TK,
-            INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
+            X_dense, W_dense, Y_dense, B, M, N, K, TM=TM, TN=TN, TK=TK, INDEX=index
         )
     if Y_dense is not Y:
         Y.copy_(Y_dense)

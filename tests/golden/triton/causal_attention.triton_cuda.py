@@ -143,8 +143,12 @@ def causal_attention_kernel(
     )
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major, absent,
-# check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
+# absent, check_overlap, launch_kernel.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def causal_attention(
@@ -165,35 +169,61 @@ def causal_attention(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(Q.dim() == 4, "Q has 4 axes: [B, HQ, M, D]")
-    require(K.dim() == 4, "K has 4 axes: [B, HK, N, D]")
-    require(V.dim() == 4, "V has 4 axes: [B, HK, N, D]")
-    MASK_given = MASK is not None
-    require(MASK is None or MASK.dim() == 2, "MASK has 2 axes: [M, N]")
-    B, HQ, M, D = Q.shape
-    HK = K.shape[1]
-    N = K.shape[2]
-    require(D <= 128, f"the sketch needs D <= 128 (D = {D})")
-    require(HK >= 1, f"the sketch needs HK >= 1 (HK = {HK})")
-    require(
-        HK >= 1 and HQ % HK == 0,
-        f"the sketch needs HK >= 1 and HQ % HK == 0 (HK = {HK}, HQ = {HQ})",
-    )
-    require(M <= N and D >= 1, f"the sketch needs M <= N and D >= 1 (D = {D}, M = {M}, N = {N})")
-    require(HQ // HK >= 1, f"the sketch needs HQ//HK >= 1 (HK = {HK}, HQ = {HQ})")
-    require(math.sqrt(D) != 0, f"the sketch needs sqrt(D) != 0 (D = {D})")
-    scale = 1 / math.sqrt(D)
     device = Q.device
-    check_tensor("Q", Q, torch.float32, (B, HQ, M, D), device)
-    check_tensor("K", K, torch.float32, (B, HK, N, D), device)
-    check_tensor("V", V, torch.float32, (B, HK, N, D), device)
-    if MASK_given:
-        check_tensor("MASK", MASK, torch.float32, (M, N), device)
+    arguments = (kind_of(Q), kind_of(K), kind_of(V), kind_of(MASK), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(Q.dim() == 4, "Q has 4 axes: [B, HQ, M, D]")
+        require(K.dim() == 4, "K has 4 axes: [B, HK, N, D]")
+        require(V.dim() == 4, "V has 4 axes: [B, HK, N, D]")
+        MASK_given = MASK is not None
+        require(MASK is None or MASK.dim() == 2, "MASK has 2 axes: [M, N]")
+        B, HQ, M, D = Q.shape
+        HK = K.shape[1]
+        N = K.shape[2]
+        require(D <= 128, f"the sketch needs D <= 128 (D = {D})")
+        require(HK >= 1, f"the sketch needs HK >= 1 (HK = {HK})")
+        require(
+            HK >= 1 and HQ % HK == 0,
+            f"the sketch needs HK >= 1 and HQ % HK == 0 (HK = {HK}, HQ = {HQ})",
+        )
+        require(
+            M <= N and D >= 1, f"the sketch needs M <= N and D >= 1 (D = {D}, M = {M}, N = {N})"
+        )
+        require(HQ // HK >= 1, f"the sketch needs HQ//HK >= 1 (HK = {HK}, HQ = {HQ})")
+        require(math.sqrt(D) != 0, f"the sketch needs sqrt(D) != 0 (D = {D})")
+        scale = 1 / math.sqrt(D)
+        check_tensor("Q", Q, torch.float32, (B, HQ, M, D), device)
+        check_tensor("K", K, torch.float32, (B, HK, N, D), device)
+        check_tensor("V", V, torch.float32, (B, HK, N, D), device)
+        if MASK_given:
+            check_tensor("MASK", MASK, torch.float32, (M, N), device)
+        if out is None:
+            check_elements("Y", (B, HQ, M, D))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (B, HQ, M, D), device)
+        D_BLOCK = max(triton.next_power_of_2(D), 32)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(
+            B * HQ * M + 2 * B * HQ + B * M + HQ * M + 2 * B + 2 * HQ + M + 2,
+            B * D * HQ * M + D * HQ * M + D * M + 194 * D,
+            HK + HQ,
+            B * D * HK * N + D * HQ * N + 2 * D * M + D * N + 258 * D,
+            M * N + 2 * M + 193 * N + 256,
+        )
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = B * HQ * triton.cdiv(M, TM)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(
+            PLANS, arguments, (MASK_given, B, HQ, M, D, HK, N, scale, D_BLOCK, index, programs, {})
+        )
+    MASK_given, B, HQ, M, D, HK, N, scale, D_BLOCK, index, programs, launches = plan
     if out is None:
-        Y = allocate("Y", (B, HQ, M, D), torch.float32, device)
+        Y = torch.empty((B, HQ, M, D), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (B, HQ, M, D), device)
         check_overlap({"Y": Y}, {"Q": Q, "K": K, "V": V, **({"MASK": MASK} if MASK_given else {})})
     Q_dense = Q.contiguous()
     K_dense = K.contiguous()
@@ -201,39 +231,22 @@ def causal_attention(
     MASK_dense = MASK.contiguous() if MASK_given else absent(torch.float32, device)
     Y_dense = row_major(Y)
 
-    D_BLOCK = max(triton.next_power_of_2(D), 32)
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(
-        B * HQ * M + 2 * B * HQ + B * M + HQ * M + 2 * B + 2 * HQ + M + 2,
-        B * D * HQ * M + D * HQ * M + D * M + 194 * D,
-        HK + HQ,
-        B * D * HK * N + D * HQ * N + 2 * D * M + D * N + 258 * D,
-        M * N + 2 * M + 193 * N + 256,
-    )
-    programs = B * HQ * triton.cdiv(M, TM)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        with torch.cuda.device_of(Q_dense):
-            causal_attention_kernel[(programs,)](
-                Q_dense,
-                K_dense,
-                V_dense,
-                MASK_dense,
-                Y_dense,
-                HQ,
-                HK,
-                M,
-                N,
-                D,
-                scale,
-                TM=TM,
-                TN=TN,
-                D_BLOCK=D_BLOCK,
-                MASK_given=MASK_given,
-                INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                num_warps=8,
-                num_stages=4,
-            )
+        launch_kernel(
+            launches,
+            0,
+            causal_attention_kernel,
+            programs,
+            [Q_dense, K_dense, V_dense, MASK_dense, Y_dense],
+            [HQ, HK, M, N, D, scale],
+            TM=TM,
+            TN=TN,
+            D_BLOCK=D_BLOCK,
+            MASK_given=MASK_given,
+            INDEX=index,
+            num_warps=8,
+            num_stages=4,
+        )
     if Y_dense is not Y:
         Y.copy_(Y_dense)
     return Y

@@ -50,8 +50,12 @@ def channel_shuffle_kernel(
     )
 
 
-# The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, allocate,
-# row_major, check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, kind_of,
+# remembered, row_major, check_overlap, launch_kernel.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def channel_shuffle(
@@ -68,81 +72,92 @@ def channel_shuffle(
     Raises `LaunchError` for arguments that do not fit.
     """
     groups = check_integer("groups", groups)
-    require(X.dim() == 4, "X has 4 axes: [N, C, H, W]")
-    N, C, H, W = X.shape
-    require(groups >= 1, f"the sketch needs groups >= 1 (groups = {groups})")
-    CG = C // groups
-    require(CG >= 0, f"the sketch needs CG >= 0 (CG = {CG})")
-    require(
-        N * groups * CG * (H * W) == N * C * H * W, "the sketch needs N*groups*CG*(H*W) == N*C*H*W"
-    )
-    require(
-        N * CG * groups * (H * W) == N * C * H * W, "the sketch needs N*CG*groups*(H*W) == N*C*H*W"
-    )
-    require(
-        groups >= 1 and C == CG * groups,
-        f"the sketch needs groups >= 1 and C == CG*groups (C = {C}, CG = {CG}, groups = {groups})",
-    )
-    largest = CG * H * N * W * groups + CG * N * groups + CG * N + CG * groups + N * groups + groups
-    require(largest < 2**63 - 2**48, "the sketch needs integers that stay within 64 bits")
     device = X.device
-    check_tensor("X", X, torch.float32, (N, C, H, W), device)
+    arguments = (kind_of(X), kind_of(out), groups)
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 4, "X has 4 axes: [N, C, H, W]")
+        N, C, H, W = X.shape
+        require(groups >= 1, f"the sketch needs groups >= 1 (groups = {groups})")
+        CG = C // groups
+        require(CG >= 0, f"the sketch needs CG >= 0 (CG = {CG})")
+        require(
+            N * groups * CG * (H * W) == N * C * H * W,
+            "the sketch needs N*groups*CG*(H*W) == N*C*H*W",
+        )
+        require(
+            N * CG * groups * (H * W) == N * C * H * W,
+            "the sketch needs N*CG*groups*(H*W) == N*C*H*W",
+        )
+        require(groups >= 1 and C == CG * groups, "the sketch needs groups >= 1 and C == CG*groups")
+        largest = (
+            CG * H * N * W * groups + CG * N * groups + CG * N + CG * groups + N * groups + groups
+        )
+        require(largest < 2**63 - 2**48, "the sketch needs integers that stay within 64 bits")
+        check_tensor("X", X, torch.float32, (N, C, H, W), device)
+        if out is None:
+            check_elements("Y", (N, C, H, W))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (N, C, H, W), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(
+            H,
+            W,
+            H * N * W * abs(CG) * abs(groups)
+            + H * N * W * abs(CG)
+            + H * N * W * abs(groups)
+            + H * W * abs(CG) * abs(groups)
+            + H * N * W
+            + H * W * abs(CG)
+            + H * W * abs(groups)
+            + 2 * N * abs(CG) * abs(groups)
+            + H * W
+            + 2 * N * abs(CG)
+            + 2 * N * abs(groups)
+            + 2 * abs(CG) * abs(groups)
+            + 2 * N
+            + 2 * abs(CG)
+            + 2 * abs(groups)
+            + 2,
+            H * N * W * abs(CG) * abs(groups)
+            + H * W * abs(CG) * abs(groups)
+            + H * W * abs(CG)
+            + H * W
+            + 3072,
+            2 * H * W + 1024,
+            H * N * W * abs(CG) * abs(groups)
+            + H * W * abs(CG) * abs(groups)
+            + H * W * abs(groups)
+            + H * W
+            + 3072,
+        )
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = N * max(groups, 0) * max(CG, 0) * triton.cdiv(H * W, T)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, C, H, W, CG, index, programs, {}))
+    N, C, H, W, CG, index, programs, launches = plan
     if out is None:
-        Y = allocate("Y", (N, C, H, W), torch.float32, device)
+        Y = torch.empty((N, C, H, W), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (N, C, H, W), device)
         check_overlap({"Y": Y}, {"X": X})
     X_dense = X.contiguous()
     Y_dense = row_major(Y)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(
-        H,
-        W,
-        H * N * W * abs(CG) * abs(groups)
-        + H * N * W * abs(CG)
-        + H * N * W * abs(groups)
-        + H * W * abs(CG) * abs(groups)
-        + H * N * W
-        + H * W * abs(CG)
-        + H * W * abs(groups)
-        + 2 * N * abs(CG) * abs(groups)
-        + H * W
-        + 2 * N * abs(CG)
-        + 2 * N * abs(groups)
-        + 2 * abs(CG) * abs(groups)
-        + 2 * N
-        + 2 * abs(CG)
-        + 2 * abs(groups)
-        + 2,
-        H * N * W * abs(CG) * abs(groups)
-        + H * W * abs(CG) * abs(groups)
-        + H * W * abs(CG)
-        + H * W
-        + 3072,
-        2 * H * W + 1024,
-        H * N * W * abs(CG) * abs(groups)
-        + H * W * abs(CG) * abs(groups)
-        + H * W * abs(groups)
-        + H * W
-        + 3072,
-    )
-    programs = N * max(groups, 0) * max(CG, 0) * triton.cdiv(H * W, T)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        with torch.cuda.device_of(X_dense):
-            channel_shuffle_kernel[(programs,)](
-                X_dense,
-                Y_dense,
-                H,
-                W,
-                CG,
-                groups,
-                T=T,
-                INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                num_warps=4,
-            )
+        launch_kernel(
+            launches,
+            0,
+            channel_shuffle_kernel,
+            programs,
+            [X_dense, Y_dense],
+            [H, W, CG, groups],
+            T=T,
+            INDEX=index,
+            num_warps=4,
+        )
     if Y_dense is not Y:
         Y.copy_(Y_dense)
     return Y

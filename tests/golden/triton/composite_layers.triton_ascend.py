@@ -54,8 +54,12 @@ def composite_layers_kernel(
         tl.store(SHARE_ptr + (p * L + (L - 1)), last)
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def composite_layers(OPACITY: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -66,34 +70,40 @@ def composite_layers(OPACITY: torch.Tensor, *, out: torch.Tensor | None = None) 
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(OPACITY.dim() == 2, "OPACITY has 2 axes: [P, L]")
-    P, L = OPACITY.shape
-    require(L <= 1024, f"the sketch needs L <= 1024 (L = {L})")
-    require(L >= 1, f"the sketch needs L >= 1 (L = {L})")
     device = OPACITY.device
-    check_tensor("OPACITY", OPACITY, torch.float32, (P, L), device)
+    arguments = (kind_of(OPACITY), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(OPACITY.dim() == 2, "OPACITY has 2 axes: [P, L]")
+        P, L = OPACITY.shape
+        require(L <= 1024, f"the sketch needs L <= 1024 (L = {L})")
+        require(L >= 1, f"the sketch needs L >= 1 (L = {L})")
+        check_tensor("OPACITY", OPACITY, torch.float32, (P, L), device)
+        if out is None:
+            check_elements("SHARE", (P, L))
+        else:
+            SHARE = out
+            check_tensor("SHARE", SHARE, torch.float32, (P, L), device)
+        L_BLOCK = max(triton.next_power_of_2(L), 1)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(P + 1, L * P + 2 * L + 1)
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = P
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (P, L, L_BLOCK, index, programs))
+    P, L, L_BLOCK, index, programs = plan
     if out is None:
-        SHARE = allocate("SHARE", (P, L), torch.float32, device)
+        SHARE = torch.empty((P, L), dtype=torch.float32, device=device)
     else:
         SHARE = out
-        check_tensor("SHARE", SHARE, torch.float32, (P, L), device)
         check_overlap({"SHARE": SHARE}, {"OPACITY": OPACITY})
     OPACITY_dense = OPACITY.contiguous()
     SHARE_dense = row_major(SHARE)
 
-    L_BLOCK = max(triton.next_power_of_2(L), 1)
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(P + 1, L * P + 2 * L + 1)
-    programs = P
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         composite_layers_kernel[(min(programs, 40),)](
-            OPACITY_dense,
-            SHARE_dense,
-            P,
-            L,
-            L_BLOCK=L_BLOCK,
-            INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
+            OPACITY_dense, SHARE_dense, P, L, L_BLOCK=L_BLOCK, INDEX=index
         )
     if SHARE_dense is not SHARE:
         SHARE.copy_(SHARE_dense)

@@ -46,8 +46,12 @@ def concat_columns_kernel(
             tl.store(Y_ptr + (i * (N + K) + (N + j_2 * T)) + t_lanes, b, mask=t_lanes < K - j_2 * T)
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def concat_columns(
@@ -64,37 +68,41 @@ def concat_columns(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(A.dim() == 2, "A has 2 axes: [M, N]")
-    require(B.dim() == 2, "B has 2 axes: [M, K]")
-    M, N = A.shape
-    K = B.shape[1]
     device = A.device
-    check_tensor("A", A, torch.float32, (M, N), device)
-    check_tensor("B", B, torch.float32, (M, K), device)
+    arguments = (kind_of(A), kind_of(B), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(A.dim() == 2, "A has 2 axes: [M, N]")
+        require(B.dim() == 2, "B has 2 axes: [M, K]")
+        M, N = A.shape
+        K = B.shape[1]
+        check_tensor("A", A, torch.float32, (M, N), device)
+        check_tensor("B", B, torch.float32, (M, K), device)
+        if out is None:
+            check_elements("Y", (M, N + K))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (M, N + K), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(M + 1, 2 * N + 2048, 2 * K + 2048, K * M + M * N + K + N + 4096)
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = M
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, N, K, index, programs))
+    M, N, K, index, programs = plan
     if out is None:
-        Y = allocate("Y", (M, N + K), torch.float32, device)
+        Y = torch.empty((M, N + K), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (M, N + K), device)
         check_overlap({"Y": Y}, {"A": A, "B": B})
     A_dense = A.contiguous()
     B_dense = B.contiguous()
     Y_dense = row_major(Y)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(M + 1, 2 * N + 2048, 2 * K + 2048, K * M + M * N + K + N + 4096)
-    programs = M
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         concat_columns_kernel[(min(programs, 40),)](
-            A_dense,
-            B_dense,
-            Y_dense,
-            M,
-            N,
-            K,
-            T=T,
-            INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
+            A_dense, B_dense, Y_dense, M, N, K, T=T, INDEX=index
         )
     if Y_dense is not Y:
         Y.copy_(Y_dense)

@@ -103,8 +103,12 @@ def cross_entropy_phase_2_kernel(
     tl.store(LOSS_ptr, total)
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
-# with_an_element, check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
+# with_an_element, check_overlap, launch_kernel.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def cross_entropy(
@@ -121,57 +125,72 @@ def cross_entropy(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(LOGITS.dim() == 2, "LOGITS has 2 axes: [M, N]")
-    require(TARGET.dim() == 1, "TARGET has 1 axis: [M]")
-    M, N = LOGITS.shape
-    require(M >= 1 and N >= 1, f"the sketch needs M >= 1 and N >= 1 (M = {M}, N = {N})")
     device = LOGITS.device
-    check_tensor("LOGITS", LOGITS, torch.float32, (M, N), device)
-    check_tensor("TARGET", TARGET, torch.int64, (M,), device)
+    arguments = (kind_of(LOGITS), kind_of(TARGET), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(LOGITS.dim() == 2, "LOGITS has 2 axes: [M, N]")
+        require(TARGET.dim() == 1, "TARGET has 1 axis: [M]")
+        M, N = LOGITS.shape
+        require(M >= 1 and N >= 1, f"the sketch needs M >= 1 and N >= 1 (M = {M}, N = {N})")
+        check_tensor("LOGITS", LOGITS, torch.float32, (M, N), device)
+        check_tensor("TARGET", TARGET, torch.int64, (M,), device)
+        if out is None:
+            check_elements("LOSS", ())
+        else:
+            LOSS = out
+            check_tensor("LOSS", LOSS, torch.float32, (), device)
+        check_elements("ROWS", (M,))
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(M + 1, M * N + N + 8192, 2 * N + 4096)
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = M
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(M + 8192, 2 * M + 4096)
+        index_2 = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs_2 = 1
+        require(programs_2 < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs_2}")
+        plan = remembered(PLANS, arguments, (M, N, index, programs, index_2, programs_2, {}))
+    M, N, index, programs, index_2, programs_2, launches = plan
     if out is None:
-        LOSS = allocate("LOSS", (), torch.float32, device)
+        LOSS = torch.empty((), dtype=torch.float32, device=device)
     else:
         LOSS = out
-        check_tensor("LOSS", LOSS, torch.float32, (), device)
         check_overlap({"LOSS": LOSS}, {"LOGITS": LOGITS, "TARGET": TARGET})
     LOGITS_dense = LOGITS.contiguous()
     TARGET_dense = TARGET.contiguous()
     LOSS_dense = row_major(LOSS)
-    ROWS = allocate("ROWS", (M,), torch.float32, device)
+    ROWS = torch.empty((M,), dtype=torch.float32, device=device)
     ROWS_dense = ROWS
     TARGET_dense = with_an_element(TARGET_dense)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(M + 1, M * N + N + 8192, 2 * N + 4096)
-    programs = M
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        with torch.cuda.device_of(LOGITS_dense):
-            cross_entropy_phase_1_kernel[(programs,)](
-                LOGITS_dense,
-                TARGET_dense,
-                ROWS_dense,
-                M,
-                N,
-                T=T,
-                INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                num_warps=8,
-            )
+        launch_kernel(
+            launches,
+            0,
+            cross_entropy_phase_1_kernel,
+            programs,
+            [LOGITS_dense, TARGET_dense, ROWS_dense],
+            [M, N],
+            T=T,
+            INDEX=index,
+            num_warps=8,
+        )
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(M + 8192, 2 * M + 4096)
-    programs = 1
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
-    if programs > 0:
-        with torch.cuda.device_of(LOSS_dense):
-            cross_entropy_phase_2_kernel[(programs,)](
-                LOSS_dense,
-                ROWS_dense,
-                M,
-                T=T,
-                INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                num_warps=8,
-            )
+    if programs_2 > 0:
+        launch_kernel(
+            launches,
+            1,
+            cross_entropy_phase_2_kernel,
+            programs_2,
+            [LOSS_dense, ROWS_dense],
+            [M],
+            T=T,
+            INDEX=index_2,
+            num_warps=8,
+        )
     if LOSS_dense is not LOSS:
         LOSS.copy_(LOSS_dense)
     return LOSS

@@ -45,8 +45,12 @@ def cumsum_kernel(
             tl.store(Y_ptr + (i * N + j * T) + t_lanes, y, mask=t_lanes < N - j * T)
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def cumsum(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -57,27 +61,36 @@ def cumsum(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 2, "X has 2 axes: [M, N]")
-    M, N = X.shape
     device = X.device
-    check_tensor("X", X, torch.float32, (M, N), device)
+    arguments = (kind_of(X), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 2, "X has 2 axes: [M, N]")
+        M, N = X.shape
+        check_tensor("X", X, torch.float32, (M, N), device)
+        if out is None:
+            check_elements("Y", (M, N))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (M, N), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(M + 1, M * N + N + 8192, 2 * N + 4096)
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = M
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, N, index, programs))
+    M, N, index, programs = plan
     if out is None:
-        Y = allocate("Y", (M, N), torch.float32, device)
+        Y = torch.empty((M, N), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (M, N), device)
         check_overlap({"Y": Y}, {"X": X})
     X_dense = X.contiguous()
     Y_dense = row_major(Y)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(M + 1, M * N + N + 8192, 2 * N + 4096)
-    programs = M
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        cumsum_kernel[(min(programs, 40),)](
-            X_dense, Y_dense, M, N, T=T, INDEX=tl.int64 if index_bound >= 2**31 else tl.int32
-        )
+        cumsum_kernel[(min(programs, 40),)](X_dense, Y_dense, M, N, T=T, INDEX=index)
     if Y_dense is not Y:
         Y.copy_(Y_dense)
     return Y

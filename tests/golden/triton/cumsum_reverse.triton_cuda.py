@@ -41,8 +41,12 @@ def cumsum_reverse_kernel(
         tl.store(Y_ptr + (i * N + j * T) + t_lanes, y, mask=t_lanes < N - j * T)
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
-# check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
+# check_overlap, launch_kernel.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def cumsum_reverse(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -53,33 +57,46 @@ def cumsum_reverse(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 2, "X has 2 axes: [M, N]")
-    M, N = X.shape
     device = X.device
-    check_tensor("X", X, torch.float32, (M, N), device)
+    arguments = (kind_of(X), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 2, "X has 2 axes: [M, N]")
+        M, N = X.shape
+        check_tensor("X", X, torch.float32, (M, N), device)
+        if out is None:
+            check_elements("Y", (M, N))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (M, N), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(M + 1, M * N + N + 10240, 2 * N + 6144)
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = M
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, N, index, programs, {}))
+    M, N, index, programs, launches = plan
     if out is None:
-        Y = allocate("Y", (M, N), torch.float32, device)
+        Y = torch.empty((M, N), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (M, N), device)
         check_overlap({"Y": Y}, {"X": X})
     X_dense = X.contiguous()
     Y_dense = row_major(Y)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(M + 1, M * N + N + 10240, 2 * N + 6144)
-    programs = M
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        with torch.cuda.device_of(X_dense):
-            cumsum_reverse_kernel[(programs,)](
-                X_dense,
-                Y_dense,
-                N,
-                T=T,
-                INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                num_warps=8,
-            )
+        launch_kernel(
+            launches,
+            0,
+            cumsum_reverse_kernel,
+            programs,
+            [X_dense, Y_dense],
+            [N],
+            T=T,
+            INDEX=index,
+            num_warps=8,
+        )
     if Y_dense is not Y:
         Y.copy_(Y_dense)
     return Y

@@ -91,8 +91,12 @@ def cumsum_two_phase_phase_2_kernel(
         tl.store(Y_ptr + (i_2 * N + j_2 * T) + t_lanes_, y, mask=t_lanes_ < N - j_2 * T)
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def cumsum_two_phase(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -103,61 +107,60 @@ def cumsum_two_phase(X: torch.Tensor, *, out: torch.Tensor | None = None) -> tor
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 2, "X has 2 axes: [M, N]")
-    M, N = X.shape
-    blocks = triton.cdiv(N, T)
     device = X.device
-    check_tensor("X", X, torch.float32, (M, N), device)
+    arguments = (kind_of(X), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 2, "X has 2 axes: [M, N]")
+        M, N = X.shape
+        blocks = triton.cdiv(N, T)
+        check_tensor("X", X, torch.float32, (M, N), device)
+        if out is None:
+            check_elements("Y", (M, N))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (M, N), device)
+        check_elements("TOTALS", (M, blocks))
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(
+            M * abs(blocks) + M + abs(blocks) + 1,
+            M * N + 2048 * abs(blocks) + 4096,
+            N + 2048 * abs(blocks),
+        )
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = M * max(blocks, 0)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(
+            M * abs(blocks) + M + abs(blocks) + 1,
+            M * abs(blocks) + abs(blocks) + 512,
+            M * N + 2048 * abs(blocks) + 4096,
+            N + 2048 * abs(blocks),
+        )
+        index_2 = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs_2 = M * max(blocks, 0)
+        require(programs_2 < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs_2}")
+        plan = remembered(PLANS, arguments, (M, N, blocks, index, programs, index_2, programs_2))
+    M, N, blocks, index, programs, index_2, programs_2 = plan
     if out is None:
-        Y = allocate("Y", (M, N), torch.float32, device)
+        Y = torch.empty((M, N), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (M, N), device)
         check_overlap({"Y": Y}, {"X": X})
     X_dense = X.contiguous()
     Y_dense = row_major(Y)
-    TOTALS = allocate("TOTALS", (M, blocks), torch.float32, device)
+    TOTALS = torch.empty((M, blocks), dtype=torch.float32, device=device)
     TOTALS_dense = TOTALS
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(
-        M * abs(blocks) + M + abs(blocks) + 1,
-        M * N + 2048 * abs(blocks) + 4096,
-        N + 2048 * abs(blocks),
-    )
-    programs = M * max(blocks, 0)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         cumsum_two_phase_phase_1_kernel[(min(programs, 40),)](
-            X_dense,
-            TOTALS_dense,
-            M,
-            N,
-            blocks,
-            T=T,
-            INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
+            X_dense, TOTALS_dense, M, N, blocks, T=T, INDEX=index
         )
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(
-        M * abs(blocks) + M + abs(blocks) + 1,
-        M * abs(blocks) + abs(blocks) + 512,
-        M * N + 2048 * abs(blocks) + 4096,
-        N + 2048 * abs(blocks),
-    )
-    programs = M * max(blocks, 0)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
-    if programs > 0:
-        cumsum_two_phase_phase_2_kernel[(min(programs, 40),)](
-            X_dense,
-            Y_dense,
-            TOTALS_dense,
-            M,
-            N,
-            blocks,
-            T=T,
-            TB=TB,
-            INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
+    if programs_2 > 0:
+        cumsum_two_phase_phase_2_kernel[(min(programs_2, 40),)](
+            X_dense, Y_dense, TOTALS_dense, M, N, blocks, T=T, TB=TB, INDEX=index_2
         )
     if Y_dense is not Y:
         Y.copy_(Y_dense)

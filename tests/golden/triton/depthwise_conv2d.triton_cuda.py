@@ -76,8 +76,12 @@ def depthwise_conv2d_kernel(
     tl.store(Y_ptr + (((n * C + c) * OH + oh) * OW + j * T) + t_lanes, y, mask=t_lanes < OW - j * T)
 
 
-# The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, allocate,
-# row_major, check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, kind_of,
+# remembered, row_major, check_overlap, launch_kernel.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def depthwise_conv2d(
@@ -100,115 +104,118 @@ def depthwise_conv2d(
     stride = check_integer("stride", stride)
     padding = check_integer("padding", padding)
     dilation = check_integer("dilation", dilation)
-    require(X.dim() == 4, "X has 4 axes: [N, C, H, W]")
-    require(WEIGHT.dim() == 4, "WEIGHT has 4 axes: [C, 1, KH, KW]")
-    N, C, H, W = X.shape
-    KH = WEIGHT.shape[2]
-    KW = WEIGHT.shape[3]
-    require(stride >= 1, f"the sketch needs stride >= 1 (stride = {stride})")
-    require(
-        stride >= 1 and dilation >= 1 and padding >= 0,
-        "the sketch needs stride >= 1 and dilation >= 1 and padding >= 0",
-    )
-    OH = (H + 2 * padding - dilation * (KH - 1) - 1) // stride + 1
-    require(OH >= 0, f"the sketch needs OH >= 0 (OH = {OH})")
-    OW = (W + 2 * padding - dilation * (KW - 1) - 1) // stride + 1
-    require(OW >= 0, f"the sketch needs OW >= 0 (OW = {OW})")
-    largest = (
-        KH * dilation
-        + KW * dilation
-        + OH * stride
-        + OW * stride
-        + dilation
-        + 2 * padding
-        + 512 * stride
-    )
-    require(largest < 2**63 - 2**50, "the sketch needs integers that stay within 64 bits")
     device = X.device
-    check_tensor("X", X, torch.float32, (N, C, H, W), device)
-    check_tensor("WEIGHT", WEIGHT, torch.float32, (C, 1, KH, KW), device)
+    arguments = (kind_of(X), kind_of(WEIGHT), kind_of(out), stride, padding, dilation)
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 4, "X has 4 axes: [N, C, H, W]")
+        require(WEIGHT.dim() == 4, "WEIGHT has 4 axes: [C, 1, KH, KW]")
+        N, C, H, W = X.shape
+        KH = WEIGHT.shape[2]
+        KW = WEIGHT.shape[3]
+        require(stride >= 1, f"the sketch needs stride >= 1 (stride = {stride})")
+        require(
+            stride >= 1 and dilation >= 1 and padding >= 0,
+            "the sketch needs stride >= 1 and dilation >= 1 and padding >= 0",
+        )
+        OH = (H + 2 * padding - dilation * (KH - 1) - 1) // stride + 1
+        require(OH >= 0, f"the sketch needs OH >= 0 (OH = {OH})")
+        OW = (W + 2 * padding - dilation * (KW - 1) - 1) // stride + 1
+        require(OW >= 0, f"the sketch needs OW >= 0 (OW = {OW})")
+        largest = (
+            KH * dilation
+            + KW * dilation
+            + OH * stride
+            + OW * stride
+            + dilation
+            + 2 * padding
+            + 512 * stride
+        )
+        require(largest < 2**63 - 2**50, "the sketch needs integers that stay within 64 bits")
+        check_tensor("X", X, torch.float32, (N, C, H, W), device)
+        check_tensor("WEIGHT", WEIGHT, torch.float32, (C, 1, KH, KW), device)
+        if out is None:
+            check_elements("Y", (N, C, OH, OW))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (N, C, OH, OW), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(
+            C * N * abs(OH) * abs(OW)
+            + 2 * C * N * abs(OH)
+            + C * N * abs(OW)
+            + C * abs(OH) * abs(OW)
+            + N * abs(OH) * abs(OW)
+            + 2 * C * N
+            + 2 * C * abs(OH)
+            + C * abs(OW)
+            + 2 * N * abs(OH)
+            + N * abs(OW)
+            + abs(OH) * abs(OW)
+            + 2 * C
+            + 2 * N
+            + 2 * abs(OH)
+            + abs(OW)
+            + 2,
+            KH + 1,
+            KH * abs(dilation) + abs(OH) * abs(stride) + abs(dilation) + abs(padding),
+            H,
+            C * H * N * W
+            + C * H * W
+            + KH * W * abs(dilation)
+            + W * abs(OH) * abs(stride)
+            + KW * abs(dilation)
+            + W * abs(dilation)
+            + W * abs(padding)
+            + abs(OW) * abs(stride)
+            + abs(dilation)
+            + abs(padding)
+            + 768 * abs(stride),
+            KW * abs(dilation)
+            + abs(OW) * abs(stride)
+            + W
+            + abs(dilation)
+            + abs(padding)
+            + 257 * abs(stride)
+            + 1,
+            KW * abs(dilation)
+            + abs(OW) * abs(stride)
+            + W
+            + abs(dilation)
+            + abs(padding)
+            + 256 * abs(stride)
+            + 2,
+            C * KH * KW + KH * KW + 2 * KW + 1,
+            C * N * abs(OH) * abs(OW) + C * abs(OH) * abs(OW) + abs(OH) * abs(OW) + abs(OW) + 768,
+            2 * abs(OW) + 256,
+        )
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = N * C * max(OH, 0) * max(triton.cdiv(OW, T), 0)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, C, H, W, KH, KW, OH, OW, index, programs, {}))
+    N, C, H, W, KH, KW, OH, OW, index, programs, launches = plan
     if out is None:
-        Y = allocate("Y", (N, C, OH, OW), torch.float32, device)
+        Y = torch.empty((N, C, OH, OW), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (N, C, OH, OW), device)
         check_overlap({"Y": Y}, {"X": X, "WEIGHT": WEIGHT})
     X_dense = X.contiguous()
     WEIGHT_dense = WEIGHT.contiguous()
     Y_dense = row_major(Y)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(
-        C * N * abs(OH) * abs(OW)
-        + 2 * C * N * abs(OH)
-        + C * N * abs(OW)
-        + C * abs(OH) * abs(OW)
-        + N * abs(OH) * abs(OW)
-        + 2 * C * N
-        + 2 * C * abs(OH)
-        + C * abs(OW)
-        + 2 * N * abs(OH)
-        + N * abs(OW)
-        + abs(OH) * abs(OW)
-        + 2 * C
-        + 2 * N
-        + 2 * abs(OH)
-        + abs(OW)
-        + 2,
-        KH + 1,
-        KH * abs(dilation) + abs(OH) * abs(stride) + abs(dilation) + abs(padding),
-        H,
-        C * H * N * W
-        + C * H * W
-        + KH * W * abs(dilation)
-        + W * abs(OH) * abs(stride)
-        + KW * abs(dilation)
-        + W * abs(dilation)
-        + W * abs(padding)
-        + abs(OW) * abs(stride)
-        + abs(dilation)
-        + abs(padding)
-        + 768 * abs(stride),
-        KW * abs(dilation)
-        + abs(OW) * abs(stride)
-        + W
-        + abs(dilation)
-        + abs(padding)
-        + 257 * abs(stride)
-        + 1,
-        KW * abs(dilation)
-        + abs(OW) * abs(stride)
-        + W
-        + abs(dilation)
-        + abs(padding)
-        + 256 * abs(stride)
-        + 2,
-        C * KH * KW + KH * KW + 2 * KW + 1,
-        C * N * abs(OH) * abs(OW) + C * abs(OH) * abs(OW) + abs(OH) * abs(OW) + abs(OW) + 768,
-        2 * abs(OW) + 256,
-    )
-    programs = N * C * max(OH, 0) * max(triton.cdiv(OW, T), 0)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        with torch.cuda.device_of(X_dense):
-            depthwise_conv2d_kernel[(programs,)](
-                X_dense,
-                WEIGHT_dense,
-                Y_dense,
-                C,
-                H,
-                W,
-                KH,
-                KW,
-                OH,
-                OW,
-                stride,
-                padding,
-                dilation,
-                T=T,
-                INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                num_warps=1,
-            )
+        launch_kernel(
+            launches,
+            0,
+            depthwise_conv2d_kernel,
+            programs,
+            [X_dense, WEIGHT_dense, Y_dense],
+            [C, H, W, KH, KW, OH, OW, stride, padding, dilation],
+            T=T,
+            INDEX=index,
+            num_warps=1,
+        )
     if Y_dense is not Y:
         Y.copy_(Y_dense)
     return Y

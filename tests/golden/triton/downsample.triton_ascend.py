@@ -49,8 +49,12 @@ def downsample_kernel(
         )
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def downsample(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -61,41 +65,45 @@ def downsample(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Ten
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 2, "X has 2 axes: [M, N]")
-    M, N = X.shape
-    K = triton.cdiv(N, FACTOR)
     device = X.device
-    check_tensor("X", X, torch.float32, (M, N), device)
+    arguments = (kind_of(X), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 2, "X has 2 axes: [M, N]")
+        M, N = X.shape
+        K = triton.cdiv(N, FACTOR)
+        check_tensor("X", X, torch.float32, (M, N), device)
+        if out is None:
+            check_elements("Y", (M, K))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (M, K), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(
+            M * abs(K) + 2 * M + abs(K) + 2,
+            M * N + 3 * abs(K) + 4608,
+            N + 4,
+            N + abs(K) + 515,
+            M * abs(K) + abs(K) + 1536,
+        )
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = M * max(triton.cdiv(K, T), 0)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, N, K, index, programs))
+    M, N, K, index, programs = plan
     if out is None:
-        Y = allocate("Y", (M, K), torch.float32, device)
+        Y = torch.empty((M, K), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (M, K), device)
         check_overlap({"Y": Y}, {"X": X})
     X_dense = X.contiguous()
     Y_dense = row_major(Y)
     X_dense = with_an_element(X_dense)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(
-        M * abs(K) + 2 * M + abs(K) + 2,
-        M * N + 3 * abs(K) + 4608,
-        N + 4,
-        N + abs(K) + 515,
-        M * abs(K) + abs(K) + 1536,
-    )
-    programs = M * max(triton.cdiv(K, T), 0)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         downsample_kernel[(min(programs, 40),)](
-            X_dense,
-            Y_dense,
-            M,
-            N,
-            K,
-            FACTOR=FACTOR,
-            T=T,
-            INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
+            X_dense, Y_dense, M, N, K, FACTOR=FACTOR, T=T, INDEX=index
         )
     if Y_dense is not Y:
         Y.copy_(Y_dense)

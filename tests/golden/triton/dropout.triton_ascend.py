@@ -53,7 +53,11 @@ def dropout_kernel(
 
 
 # The library: LaunchError, require, check_elements, check_tensor, plain, check_number,
-# check_integer, rounded, allocate, row_major, check_overlap.
+# check_integer, rounded, kind_of, remembered, row_major, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def dropout(
@@ -74,37 +78,40 @@ def dropout(
     seed = check_integer("seed", seed)
     # p is of type f32.
     p = rounded(p, 24, -149, 2.0**128)
-    require(X.dim() == 2, "X has 2 axes: [M, N]")
-    M, N = X.shape
-    require(p >= 0 and p < 1, f"the sketch needs p >= 0 and p < 1 (p = {p})")
-    require(1 - p != 0, f"the sketch needs 1 - p != 0 (p = {p})")
-    scale = 1 / (1 - p)
     device = X.device
-    check_tensor("X", X, torch.float32, (M, N), device)
+    arguments = (kind_of(X), kind_of(out), p.hex())
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 2, "X has 2 axes: [M, N]")
+        M, N = X.shape
+        require(p >= 0 and p < 1, f"the sketch needs p >= 0 and p < 1 (p = {p})")
+        require(1 - p != 0, f"the sketch needs 1 - p != 0 (p = {p})")
+        scale = 1 / (1 - p)
+        check_tensor("X", X, torch.float32, (M, N), device)
+        if out is None:
+            check_elements("Y", (M, N))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (M, N), device)
+        plan = remembered(PLANS, arguments, (M, N, scale))
+    M, N, scale = plan
     if out is None:
-        Y = allocate("Y", (M, N), torch.float32, device)
+        Y = torch.empty((M, N), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (M, N), device)
         check_overlap({"Y": Y}, {"X": X})
     X_dense = X.contiguous()
     Y_dense = row_major(Y)
 
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(M, N, M * N + 6144, 2 * M * N + 2048, abs(seed))
+    index = tl.int64 if index_bound >= 2**31 else tl.int32
     programs = triton.cdiv(M * N, T)
     require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         dropout_kernel[(min(programs, 40),)](
-            X_dense,
-            Y_dense,
-            M,
-            N,
-            scale,
-            p,
-            seed,
-            T=T,
-            INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
+            X_dense, Y_dense, M, N, scale, p, seed, T=T, INDEX=index
         )
     if Y_dense is not Y:
         Y.copy_(Y_dense)

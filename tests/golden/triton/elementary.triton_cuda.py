@@ -78,8 +78,12 @@ def elementary_kernel(
     tl.store(POW_ptr + i * T + t_lanes, y, mask=t_lanes < N - i * T)
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
-# check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
+# check_overlap, launch_kernel.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def elementary(
@@ -104,33 +108,56 @@ def elementary(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 1, "X has 1 axis: [N]")
-    require(BASE.dim() == 1, "BASE has 1 axis: [N]")
-    (N,) = X.shape
     device = X.device
-    check_tensor("X", X, torch.float32, (N,), device)
-    check_tensor("BASE", BASE, torch.float32, (N,), device)
+    arguments = (kind_of(X), kind_of(BASE), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 1, "X has 1 axis: [N]")
+        require(BASE.dim() == 1, "BASE has 1 axis: [N]")
+        (N,) = X.shape
+        check_tensor("X", X, torch.float32, (N,), device)
+        check_tensor("BASE", BASE, torch.float32, (N,), device)
+        if out is None:
+            check_elements("EXP2", (N,))
+            check_elements("TAN", (N,))
+            check_elements("ATAN", (N,))
+            check_elements("TANH", (N,))
+            check_elements("ERF", (N,))
+            check_elements("EXPM1", (N,))
+            check_elements("LOG2", (N,))
+            check_elements("LOG1P", (N,))
+            check_elements("POW", (N,))
+        else:
+            EXP2, TAN, ATAN, TANH, ERF, EXPM1, LOG2, LOG1P, POW = out
+            check_tensor("EXP2", EXP2, torch.float32, (N,), device)
+            check_tensor("TAN", TAN, torch.float32, (N,), device)
+            check_tensor("ATAN", ATAN, torch.float32, (N,), device)
+            check_tensor("TANH", TANH, torch.float32, (N,), device)
+            check_tensor("ERF", ERF, torch.float32, (N,), device)
+            check_tensor("EXPM1", EXPM1, torch.float32, (N,), device)
+            check_tensor("LOG2", LOG2, torch.float32, (N,), device)
+            check_tensor("LOG1P", LOG1P, torch.float32, (N,), device)
+            check_tensor("POW", POW, torch.float32, (N,), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(N + 3072, 2 * N + 1024)
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = triton.cdiv(N, T)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, index, programs, {}))
+    N, index, programs, launches = plan
     if out is None:
-        EXP2 = allocate("EXP2", (N,), torch.float32, device)
-        TAN = allocate("TAN", (N,), torch.float32, device)
-        ATAN = allocate("ATAN", (N,), torch.float32, device)
-        TANH = allocate("TANH", (N,), torch.float32, device)
-        ERF = allocate("ERF", (N,), torch.float32, device)
-        EXPM1 = allocate("EXPM1", (N,), torch.float32, device)
-        LOG2 = allocate("LOG2", (N,), torch.float32, device)
-        LOG1P = allocate("LOG1P", (N,), torch.float32, device)
-        POW = allocate("POW", (N,), torch.float32, device)
+        EXP2 = torch.empty((N,), dtype=torch.float32, device=device)
+        TAN = torch.empty((N,), dtype=torch.float32, device=device)
+        ATAN = torch.empty((N,), dtype=torch.float32, device=device)
+        TANH = torch.empty((N,), dtype=torch.float32, device=device)
+        ERF = torch.empty((N,), dtype=torch.float32, device=device)
+        EXPM1 = torch.empty((N,), dtype=torch.float32, device=device)
+        LOG2 = torch.empty((N,), dtype=torch.float32, device=device)
+        LOG1P = torch.empty((N,), dtype=torch.float32, device=device)
+        POW = torch.empty((N,), dtype=torch.float32, device=device)
     else:
         EXP2, TAN, ATAN, TANH, ERF, EXPM1, LOG2, LOG1P, POW = out
-        check_tensor("EXP2", EXP2, torch.float32, (N,), device)
-        check_tensor("TAN", TAN, torch.float32, (N,), device)
-        check_tensor("ATAN", ATAN, torch.float32, (N,), device)
-        check_tensor("TANH", TANH, torch.float32, (N,), device)
-        check_tensor("ERF", ERF, torch.float32, (N,), device)
-        check_tensor("EXPM1", EXPM1, torch.float32, (N,), device)
-        check_tensor("LOG2", LOG2, torch.float32, (N,), device)
-        check_tensor("LOG1P", LOG1P, torch.float32, (N,), device)
-        check_tensor("POW", POW, torch.float32, (N,), device)
         check_overlap(
             {
                 "EXP2": EXP2,
@@ -157,13 +184,13 @@ def elementary(
     LOG1P_dense = row_major(LOG1P)
     POW_dense = row_major(POW)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(N + 3072, 2 * N + 1024)
-    programs = triton.cdiv(N, T)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        with torch.cuda.device_of(X_dense):
-            elementary_kernel[(programs,)](
+        launch_kernel(
+            launches,
+            0,
+            elementary_kernel,
+            programs,
+            [
                 X_dense,
                 BASE_dense,
                 EXP2_dense,
@@ -175,11 +202,12 @@ def elementary(
                 LOG2_dense,
                 LOG1P_dense,
                 POW_dense,
-                N,
-                T=T,
-                INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                num_warps=4,
-            )
+            ],
+            [N],
+            T=T,
+            INDEX=index,
+            num_warps=4,
+        )
     if EXP2_dense is not EXP2:
         EXP2.copy_(EXP2_dense)
     if TAN_dense is not TAN:

@@ -63,8 +63,12 @@ def embedding_kernel(
         )
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def embedding(
@@ -81,49 +85,51 @@ def embedding(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(TOKENS.dim() == 2, "TOKENS has 2 axes: [B, L]")
-    require(WEIGHT.dim() == 2, "WEIGHT has 2 axes: [V, D]")
-    B, L = TOKENS.shape
-    V, D = WEIGHT.shape
     device = TOKENS.device
-    check_tensor("TOKENS", TOKENS, torch.int64, (B, L), device)
-    check_tensor("WEIGHT", WEIGHT, torch.float32, (V, D), device)
+    arguments = (kind_of(TOKENS), kind_of(WEIGHT), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(TOKENS.dim() == 2, "TOKENS has 2 axes: [B, L]")
+        require(WEIGHT.dim() == 2, "WEIGHT has 2 axes: [V, D]")
+        B, L = TOKENS.shape
+        V, D = WEIGHT.shape
+        check_tensor("TOKENS", TOKENS, torch.int64, (B, L), device)
+        check_tensor("WEIGHT", WEIGHT, torch.float32, (V, D), device)
+        if out is None:
+            check_elements("Y", (B, L, D))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (B, L, D), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(
+            B,
+            L,
+            B * D * L + B * L + D + 4,
+            B * L + 48,
+            2 * B * L + 16,
+            V,
+            D * V,
+            B * D * L + 49 * D + 768,
+        )
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = triton.cdiv(B * L, TM) * triton.cdiv(D, TD)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (B, L, V, D, index, programs))
+    B, L, V, D, index, programs = plan
     if out is None:
-        Y = allocate("Y", (B, L, D), torch.float32, device)
+        Y = torch.empty((B, L, D), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (B, L, D), device)
         check_overlap({"Y": Y}, {"TOKENS": TOKENS, "WEIGHT": WEIGHT})
     TOKENS_dense = TOKENS.contiguous()
     WEIGHT_dense = WEIGHT.contiguous()
     Y_dense = row_major(Y)
     WEIGHT_dense = with_an_element(WEIGHT_dense)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(
-        B,
-        L,
-        B * D * L + B * L + D + 4,
-        B * L + 48,
-        2 * B * L + 16,
-        V,
-        D * V,
-        B * D * L + 49 * D + 768,
-    )
-    programs = triton.cdiv(B * L, TM) * triton.cdiv(D, TD)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         embedding_kernel[(min(programs, 40),)](
-            TOKENS_dense,
-            WEIGHT_dense,
-            Y_dense,
-            B,
-            L,
-            V,
-            D,
-            TM=TM,
-            TD=TD,
-            INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
+            TOKENS_dense, WEIGHT_dense, Y_dense, B, L, V, D, TM=TM, TD=TD, INDEX=index
         )
     if Y_dense is not Y:
         Y.copy_(Y_dense)

@@ -40,7 +40,12 @@ def first_seen_kernel(
         tl.atomic_min(FIRST_ptr + time_at, time, mask=time_mask)
 
 
-# The library: LaunchError, require, check_elements, check_tensor, with_an_element, check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered,
+# with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def first_seen(TIME: torch.Tensor, USER: torch.Tensor, FIRST: torch.Tensor) -> torch.Tensor:
@@ -51,34 +56,35 @@ def first_seen(TIME: torch.Tensor, USER: torch.Tensor, FIRST: torch.Tensor) -> t
     FIRST: [U] i32, updated in place
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(TIME.dim() == 1, "TIME has 1 axis: [N]")
-    require(USER.dim() == 1, "USER has 1 axis: [N]")
-    require(FIRST.dim() == 1, "FIRST has 1 axis: [U]")
-    (N,) = TIME.shape
-    (U,) = FIRST.shape
     device = TIME.device
-    check_tensor("TIME", TIME, torch.int32, (N,), device)
-    check_tensor("USER", USER, torch.int32, (N,), device)
-    check_tensor("FIRST", FIRST, torch.int32, (U,), device)
+    arguments = (kind_of(TIME), kind_of(USER), kind_of(FIRST))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(TIME.dim() == 1, "TIME has 1 axis: [N]")
+        require(USER.dim() == 1, "USER has 1 axis: [N]")
+        require(FIRST.dim() == 1, "FIRST has 1 axis: [U]")
+        (N,) = TIME.shape
+        (U,) = FIRST.shape
+        check_tensor("TIME", TIME, torch.int32, (N,), device)
+        check_tensor("USER", USER, torch.int32, (N,), device)
+        check_tensor("FIRST", FIRST, torch.int32, (U,), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(N + 3072, 2 * N + 1024, U)
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = triton.cdiv(N, T)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, U, index, programs))
+    N, U, index, programs = plan
     check_overlap({"FIRST": FIRST}, {"TIME": TIME, "USER": USER})
     TIME_dense = TIME.contiguous()
     USER_dense = USER.contiguous()
     FIRST_dense = FIRST.contiguous()
     FIRST_dense = with_an_element(FIRST_dense)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(N + 3072, 2 * N + 1024, U)
-    programs = triton.cdiv(N, T)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         first_seen_kernel[(min(programs, 40),)](
-            TIME_dense,
-            USER_dense,
-            FIRST_dense,
-            N,
-            U,
-            T=T,
-            INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
+            TIME_dense, USER_dense, FIRST_dense, N, U, T=T, INDEX=index
         )
     if FIRST_dense is not FIRST:
         FIRST.copy_(FIRST_dense)

@@ -40,8 +40,12 @@ def gather_kernel(
     tl.store(Y_ptr + (i * K + j * T) + t_lanes, y, mask=t_lanes < K - j * T)
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
-# check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
+# check_overlap, launch_kernel.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def gather(
@@ -58,39 +62,50 @@ def gather(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 2, "X has 2 axes: [M, N]")
-    require(INDEX_.dim() == 2, "INDEX has 2 axes: [M, K]")
-    M, N = X.shape
-    K = INDEX_.shape[1]
     device = X.device
-    check_tensor("X", X, torch.float32, (M, N), device)
-    check_tensor("INDEX", INDEX_, torch.int64, (M, K), device)
+    arguments = (kind_of(X), kind_of(INDEX_), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 2, "X has 2 axes: [M, N]")
+        require(INDEX_.dim() == 2, "INDEX has 2 axes: [M, K]")
+        M, N = X.shape
+        K = INDEX_.shape[1]
+        check_tensor("X", X, torch.float32, (M, N), device)
+        check_tensor("INDEX", INDEX_, torch.int64, (M, K), device)
+        if out is None:
+            check_elements("Y", (M, K))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (M, K), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(K * M + K + 2 * M + 2, K * M + K + 1536, 2 * K + 512, N, M * N)
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = M * triton.cdiv(K, T)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, N, K, index, programs, {}))
+    M, N, K, index, programs, launches = plan
     if out is None:
-        Y = allocate("Y", (M, K), torch.float32, device)
+        Y = torch.empty((M, K), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (M, K), device)
         check_overlap({"Y": Y}, {"X": X, "INDEX": INDEX_})
     X_dense = X.contiguous()
     INDEX_dense = INDEX_.contiguous()
     Y_dense = row_major(Y)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(K * M + K + 2 * M + 2, K * M + K + 1536, 2 * K + 512, N, M * N)
-    programs = M * triton.cdiv(K, T)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        with torch.cuda.device_of(X_dense):
-            gather_kernel[(programs,)](
-                X_dense,
-                INDEX_dense,
-                Y_dense,
-                N,
-                K,
-                T=T,
-                INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                num_warps=2,
-            )
+        launch_kernel(
+            launches,
+            0,
+            gather_kernel,
+            programs,
+            [X_dense, INDEX_dense, Y_dense],
+            [N, K],
+            T=T,
+            INDEX=index,
+            num_warps=2,
+        )
     if Y_dense is not Y:
         Y.copy_(Y_dense)
     return Y

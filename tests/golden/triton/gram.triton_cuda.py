@@ -61,8 +61,12 @@ def gram_kernel(
     )
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
-# check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
+# check_overlap, launch_kernel.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def gram(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -73,36 +77,48 @@ def gram(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 2, "X has 2 axes: [M, N]")
-    M, N = X.shape
     device = X.device
-    check_tensor("X", X, torch.float32, (M, N), device)
+    arguments = (kind_of(X), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 2, "X has 2 axes: [M, N]")
+        M, N = X.shape
+        check_tensor("X", X, torch.float32, (M, N), device)
+        if out is None:
+            check_elements("G", (N, N))
+        else:
+            G = out
+            check_tensor("G", G, torch.float32, (N, N), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(M * N + 129 * N + 192, 2 * M + 64, N * N + 193 * N + 192)
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = triton.cdiv(N, TN) * triton.cdiv(N, TN)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, N, index, programs, {}))
+    M, N, index, programs, launches = plan
     if out is None:
-        G = allocate("G", (N, N), torch.float32, device)
+        G = torch.empty((N, N), dtype=torch.float32, device=device)
     else:
         G = out
-        check_tensor("G", G, torch.float32, (N, N), device)
         check_overlap({"G": G}, {"X": X})
     X_dense = X.contiguous()
     G_dense = row_major(G)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(M * N + 129 * N + 192, 2 * M + 64, N * N + 193 * N + 192)
-    programs = triton.cdiv(N, TN) * triton.cdiv(N, TN)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        with torch.cuda.device_of(X_dense):
-            gram_kernel[(programs,)](
-                X_dense,
-                G_dense,
-                M,
-                N,
-                TN=TN,
-                TK=TK,
-                INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                num_warps=4,
-                num_stages=4,
-            )
+        launch_kernel(
+            launches,
+            0,
+            gram_kernel,
+            programs,
+            [X_dense, G_dense],
+            [M, N],
+            TN=TN,
+            TK=TK,
+            INDEX=index,
+            num_warps=4,
+            num_stages=4,
+        )
     if G_dense is not G:
         G.copy_(G_dense)
     return G

@@ -77,8 +77,12 @@ def great_circle_kernel(
     tl.store(ANGLE_ptr + i * T + t_lanes, east, mask=t_lanes < N - i * T)
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
-# check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
+# check_overlap, launch_kernel.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def great_circle(
@@ -99,21 +103,36 @@ def great_circle(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(LAT1.dim() == 1, "LAT1 has 1 axis: [N]")
-    require(LON1.dim() == 1, "LON1 has 1 axis: [N]")
-    require(LAT2.dim() == 1, "LAT2 has 1 axis: [N]")
-    require(LON2.dim() == 1, "LON2 has 1 axis: [N]")
-    (N,) = LAT1.shape
     device = LAT1.device
-    check_tensor("LAT1", LAT1, torch.float64, (N,), device)
-    check_tensor("LON1", LON1, torch.float64, (N,), device)
-    check_tensor("LAT2", LAT2, torch.float64, (N,), device)
-    check_tensor("LON2", LON2, torch.float64, (N,), device)
+    arguments = (kind_of(LAT1), kind_of(LON1), kind_of(LAT2), kind_of(LON2), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(LAT1.dim() == 1, "LAT1 has 1 axis: [N]")
+        require(LON1.dim() == 1, "LON1 has 1 axis: [N]")
+        require(LAT2.dim() == 1, "LAT2 has 1 axis: [N]")
+        require(LON2.dim() == 1, "LON2 has 1 axis: [N]")
+        (N,) = LAT1.shape
+        check_tensor("LAT1", LAT1, torch.float64, (N,), device)
+        check_tensor("LON1", LON1, torch.float64, (N,), device)
+        check_tensor("LAT2", LAT2, torch.float64, (N,), device)
+        check_tensor("LON2", LON2, torch.float64, (N,), device)
+        if out is None:
+            check_elements("ANGLE", (N,))
+        else:
+            ANGLE = out
+            check_tensor("ANGLE", ANGLE, torch.float64, (N,), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(N + 1536, 2 * N + 512)
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = triton.cdiv(N, T)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, index, programs, {}))
+    N, index, programs, launches = plan
     if out is None:
-        ANGLE = allocate("ANGLE", (N,), torch.float64, device)
+        ANGLE = torch.empty((N,), dtype=torch.float64, device=device)
     else:
         ANGLE = out
-        check_tensor("ANGLE", ANGLE, torch.float64, (N,), device)
         check_overlap({"ANGLE": ANGLE}, {"LAT1": LAT1, "LON1": LON1, "LAT2": LAT2, "LON2": LON2})
     LAT1_dense = LAT1.contiguous()
     LON1_dense = LON1.contiguous()
@@ -121,23 +140,18 @@ def great_circle(
     LON2_dense = LON2.contiguous()
     ANGLE_dense = row_major(ANGLE)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(N + 1536, 2 * N + 512)
-    programs = triton.cdiv(N, T)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        with torch.cuda.device_of(LAT1_dense):
-            great_circle_kernel[(programs,)](
-                LAT1_dense,
-                LON1_dense,
-                LAT2_dense,
-                LON2_dense,
-                ANGLE_dense,
-                N,
-                T=T,
-                INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                num_warps=2,
-            )
+        launch_kernel(
+            launches,
+            0,
+            great_circle_kernel,
+            programs,
+            [LAT1_dense, LON1_dense, LAT2_dense, LON2_dense, ANGLE_dense],
+            [N],
+            T=T,
+            INDEX=index,
+            num_warps=2,
+        )
     if ANGLE_dense is not ANGLE:
         ANGLE.copy_(ANGLE_dense)
     return ANGLE

@@ -109,7 +109,11 @@ def group_norm_kernel(
 
 
 # The library: LaunchError, require, check_elements, check_tensor, plain, check_number,
-# check_integer, allocate, row_major, check_overlap.
+# check_integer, kind_of, remembered, row_major, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def group_norm(
@@ -132,82 +136,82 @@ def group_norm(
     """
     groups = check_integer("groups", groups)
     eps = check_number("eps", eps)
-    require(X.dim() == 4, "X has 4 axes: [N, C, H, W]")
-    require(WEIGHT.dim() == 1, "WEIGHT has 1 axis: [C]")
-    require(BIAS.dim() == 1, "BIAS has 1 axis: [C]")
-    N, C, H, W = X.shape
-    require(groups >= 1, f"the sketch needs groups >= 1 (groups = {groups})")
-    CG = C // groups
-    require(CG * H * W >= 0, f"the sketch needs CG*H*W >= 0 (CG = {CG}, H = {H}, W = {W})")
-    require(
-        N * groups * (CG * H * W) == N * C * H * W, "the sketch needs N*groups*(CG*H*W) == N*C*H*W"
-    )
-    require(CG >= 0, f"the sketch needs CG >= 0 (CG = {CG})")
-    require(
-        groups * CG == C, f"the sketch needs groups*CG == C (C = {C}, CG = {CG}, groups = {groups})"
-    )
-    require(
-        N * groups * CG * (H * W) == N * C * H * W, "the sketch needs N*groups*CG*(H*W) == N*C*H*W"
-    )
-    require(
-        groups >= 1 and C == CG * groups,
-        f"the sketch needs groups >= 1 and C == CG*groups (C = {C}, CG = {CG}, groups = {groups})",
-    )
-    largest = (
-        CG * H * N * W * groups
-        + 2 * CG * H * W
-        + CG * N * groups
-        + CG * H
-        + CG * groups
-        + N * groups
-        + groups
-    )
-    require(largest < 2**63 - 2**48, "the sketch needs integers that stay within 64 bits")
     device = X.device
-    check_tensor("X", X, torch.float32, (N, C, H, W), device)
-    check_tensor("WEIGHT", WEIGHT, torch.float32, (C,), device)
-    check_tensor("BIAS", BIAS, torch.float32, (C,), device)
+    arguments = (kind_of(X), kind_of(WEIGHT), kind_of(BIAS), kind_of(out), groups)
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 4, "X has 4 axes: [N, C, H, W]")
+        require(WEIGHT.dim() == 1, "WEIGHT has 1 axis: [C]")
+        require(BIAS.dim() == 1, "BIAS has 1 axis: [C]")
+        N, C, H, W = X.shape
+        require(groups >= 1, f"the sketch needs groups >= 1 (groups = {groups})")
+        CG = C // groups
+        require(CG * H * W >= 0, f"the sketch needs CG*H*W >= 0 (CG = {CG}, H = {H}, W = {W})")
+        require(
+            N * groups * (CG * H * W) == N * C * H * W,
+            "the sketch needs N*groups*(CG*H*W) == N*C*H*W",
+        )
+        require(CG >= 0, f"the sketch needs CG >= 0 (CG = {CG})")
+        require(
+            groups * CG == C,
+            f"the sketch needs groups*CG == C (C = {C}, CG = {CG}, groups = {groups})",
+        )
+        require(
+            N * groups * CG * (H * W) == N * C * H * W,
+            "the sketch needs N*groups*CG*(H*W) == N*C*H*W",
+        )
+        require(groups >= 1 and C == CG * groups, "the sketch needs groups >= 1 and C == CG*groups")
+        largest = (
+            CG * H * N * W * groups
+            + 2 * CG * H * W
+            + CG * N * groups
+            + CG * H
+            + CG * groups
+            + N * groups
+            + groups
+        )
+        require(largest < 2**63 - 2**48, "the sketch needs integers that stay within 64 bits")
+        check_tensor("X", X, torch.float32, (N, C, H, W), device)
+        check_tensor("WEIGHT", WEIGHT, torch.float32, (C,), device)
+        check_tensor("BIAS", BIAS, torch.float32, (C,), device)
+        if out is None:
+            check_elements("Y", (N, C, H, W))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (N, C, H, W), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(
+            N * abs(groups) + N + abs(groups) + 1,
+            H,
+            H * abs(CG),
+            W,
+            2 * H * W * abs(CG) + 2048,
+            abs(CG) * abs(groups) + abs(CG) + 1,
+            H * N * W * abs(CG) * abs(groups)
+            + H * W * abs(CG) * abs(groups)
+            + H * W * abs(CG)
+            + 2 * H * W
+            + 4096,
+        )
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = N * max(groups, 0)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, C, H, W, CG, index, programs))
+    N, C, H, W, CG, index, programs = plan
     if out is None:
-        Y = allocate("Y", (N, C, H, W), torch.float32, device)
+        Y = torch.empty((N, C, H, W), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (N, C, H, W), device)
         check_overlap({"Y": Y}, {"X": X, "WEIGHT": WEIGHT, "BIAS": BIAS})
     X_dense = X.contiguous()
     WEIGHT_dense = WEIGHT.contiguous()
     BIAS_dense = BIAS.contiguous()
     Y_dense = row_major(Y)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(
-        N * abs(groups) + N + abs(groups) + 1,
-        H,
-        H * abs(CG),
-        W,
-        2 * H * W * abs(CG) + 2048,
-        abs(CG) * abs(groups) + abs(CG) + 1,
-        H * N * W * abs(CG) * abs(groups)
-        + H * W * abs(CG) * abs(groups)
-        + H * W * abs(CG)
-        + 2 * H * W
-        + 4096,
-    )
-    programs = N * max(groups, 0)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         group_norm_kernel[(min(programs, 40),)](
-            X_dense,
-            WEIGHT_dense,
-            BIAS_dense,
-            Y_dense,
-            N,
-            H,
-            W,
-            CG,
-            groups,
-            eps,
-            T=T,
-            INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
+            X_dense, WEIGHT_dense, BIAS_dense, Y_dense, N, H, W, CG, groups, eps, T=T, INDEX=index
         )
     if Y_dense is not Y:
         Y.copy_(Y_dense)

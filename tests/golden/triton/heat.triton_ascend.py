@@ -144,7 +144,11 @@ def heat_phase_2_kernel(
 
 
 # The library: LaunchError, require, check_elements, check_tensor, plain, check_number,
-# check_integer, allocate, with_an_element.
+# check_integer, kind_of, remembered, with_an_element.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def heat(U: torch.Tensor, *, steps: int = 4, rate: float = 0.2) -> torch.Tensor:
@@ -155,12 +159,19 @@ def heat(U: torch.Tensor, *, steps: int = 4, rate: float = 0.2) -> torch.Tensor:
     """
     steps = check_integer("steps", steps)
     rate = check_number("rate", rate)
-    require(U.dim() == 2, "U has 2 axes: [M, N]")
-    M, N = U.shape
     device = U.device
-    check_tensor("U", U, torch.float32, (M, N), device)
+    arguments = (kind_of(U),)
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(U.dim() == 2, "U has 2 axes: [M, N]")
+        M, N = U.shape
+        check_tensor("U", U, torch.float32, (M, N), device)
+        check_elements("NEXT", (M, N))
+        plan = remembered(PLANS, arguments, (M, N))
+    M, N = plan
     U_dense = U.contiguous()
-    NEXT = allocate("NEXT", (M, N), torch.float32, device)
+    NEXT = torch.empty((M, N), dtype=torch.float32, device=device)
     NEXT_dense = NEXT
     U_dense = with_an_element(U_dense)
 
@@ -168,33 +179,22 @@ def heat(U: torch.Tensor, *, steps: int = 4, rate: float = 0.2) -> torch.Tensor:
     for _ in range(steps):
         # No index of the kernel exceeds this, overshooting lanes included.
         index_bound = max(M * N + M + N + 4, M * N + 98 * N + 384, 2 * M + 33, M * N + 97 * N + 385)
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
         programs = triton.cdiv(M, TM) * triton.cdiv(N, TN)
         require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
         if programs > 0:
             heat_phase_1_kernel[(min(programs, 40),)](
-                U_dense,
-                NEXT_dense,
-                M,
-                N,
-                rate,
-                TM=TM,
-                TN=TN,
-                INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
+                U_dense, NEXT_dense, M, N, rate, TM=TM, TN=TN, INDEX=index
             )
 
         # No index of the kernel exceeds this, overshooting lanes included.
         index_bound = max(M * N + M + N + 4, M * N + 97 * N + 384, 2 * M + 32)
-        programs = triton.cdiv(M, TM) * triton.cdiv(N, TN)
-        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
-        if programs > 0:
-            heat_phase_2_kernel[(min(programs, 40),)](
-                U_dense,
-                NEXT_dense,
-                M,
-                N,
-                TM=TM,
-                TN=TN,
-                INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
+        index_2 = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs_2 = triton.cdiv(M, TM) * triton.cdiv(N, TN)
+        require(programs_2 < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs_2}")
+        if programs_2 > 0:
+            heat_phase_2_kernel[(min(programs_2, 40),)](
+                U_dense, NEXT_dense, M, N, TM=TM, TN=TN, INDEX=index_2
             )
     if U_dense is not U:
         U.copy_(U_dense)

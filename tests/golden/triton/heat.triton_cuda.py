@@ -122,7 +122,11 @@ def heat_phase_2_kernel(
 
 
 # The library: LaunchError, require, check_elements, check_tensor, plain, check_number,
-# check_integer, allocate.
+# check_integer, kind_of, remembered, launch_kernel.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def heat(U: torch.Tensor, *, steps: int = 4, rate: float = 0.2) -> torch.Tensor:
@@ -133,50 +137,60 @@ def heat(U: torch.Tensor, *, steps: int = 4, rate: float = 0.2) -> torch.Tensor:
     """
     steps = check_integer("steps", steps)
     rate = check_number("rate", rate)
-    require(U.dim() == 2, "U has 2 axes: [M, N]")
-    M, N = U.shape
     device = U.device
-    check_tensor("U", U, torch.float32, (M, N), device)
+    arguments = (kind_of(U),)
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(U.dim() == 2, "U has 2 axes: [M, N]")
+        M, N = U.shape
+        check_tensor("U", U, torch.float32, (M, N), device)
+        check_elements("NEXT", (M, N))
+        plan = remembered(PLANS, arguments, (M, N, {}))
+    M, N, launches = plan
     U_dense = U.contiguous()
-    NEXT = allocate("NEXT", (M, N), torch.float32, device)
+    NEXT = torch.empty((M, N), dtype=torch.float32, device=device)
     NEXT_dense = NEXT
 
     # for step in range(steps):
     for _ in range(steps):
         # No index of the kernel exceeds this, overshooting lanes included.
         index_bound = max(M * N + M + N + 4, M * N + 26 * N + 384, 2 * M + 9, M * N + 25 * N + 385)
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
         programs = triton.cdiv(M, TM) * triton.cdiv(N, TN)
         require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
         if programs > 0:
-            with torch.cuda.device_of(U_dense):
-                heat_phase_1_kernel[(programs,)](
-                    U_dense,
-                    NEXT_dense,
-                    M,
-                    N,
-                    rate,
-                    TM=TM,
-                    TN=TN,
-                    INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                    num_warps=4,
-                )
+            launch_kernel(
+                launches,
+                0,
+                heat_phase_1_kernel,
+                programs,
+                [U_dense, NEXT_dense],
+                [M, N, rate],
+                TM=TM,
+                TN=TN,
+                INDEX=index,
+                num_warps=4,
+            )
 
         # No index of the kernel exceeds this, overshooting lanes included.
         index_bound = max(M * N + M + N + 4, M * N + 25 * N + 384, 2 * M + 8)
-        programs = triton.cdiv(M, TM) * triton.cdiv(N, TN)
-        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
-        if programs > 0:
-            with torch.cuda.device_of(U_dense):
-                heat_phase_2_kernel[(programs,)](
-                    U_dense,
-                    NEXT_dense,
-                    M,
-                    N,
-                    TM=TM,
-                    TN=TN,
-                    INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                    num_warps=4,
-                )
+        index_2 = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs_2 = triton.cdiv(M, TM) * triton.cdiv(N, TN)
+        require(programs_2 < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs_2}")
+        if programs_2 > 0:
+            launch_kernel(
+                launches,
+                1,
+                heat_phase_2_kernel,
+                programs_2,
+                [U_dense, NEXT_dense],
+                [M, N],
+                TM=TM,
+                TN=TN,
+                INDEX=index_2,
+                num_warps=4,
+            )
     if U_dense is not U:
         U.copy_(U_dense)
     return U

@@ -34,8 +34,12 @@ def histogram_kernel(
         tl.atomic_add(COUNTS_ptr + value_fill_at, value_fill, mask=t_lanes < N - i * T)
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def histogram(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -46,29 +50,38 @@ def histogram(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tens
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 1, "X has 1 axis: [N]")
-    (N,) = X.shape
     device = X.device
-    check_tensor("X", X, torch.uint8, (N,), device)
+    arguments = (kind_of(X), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 1, "X has 1 axis: [N]")
+        (N,) = X.shape
+        check_tensor("X", X, torch.uint8, (N,), device)
+        if out is None:
+            check_elements("COUNTS", (256,))
+        else:
+            COUNTS = out
+            check_tensor("COUNTS", COUNTS, torch.int32, (256,), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(N + 6144, 2 * N + 2048)
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = triton.cdiv(N, T)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, index, programs))
+    N, index, programs = plan
     if out is None:
-        COUNTS = allocate("COUNTS", (256,), torch.int32, device)
+        COUNTS = torch.empty((256,), dtype=torch.int32, device=device)
     else:
         COUNTS = out
-        check_tensor("COUNTS", COUNTS, torch.int32, (256,), device)
         check_overlap({"COUNTS": COUNTS}, {"X": X})
     X_dense = X.contiguous()
     COUNTS_dense = row_major(COUNTS)
     COUNTS_dense.fill_(0)
     COUNTS_dense = with_an_element(COUNTS_dense)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(N + 6144, 2 * N + 2048)
-    programs = triton.cdiv(N, T)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        histogram_kernel[(min(programs, 40),)](
-            X_dense, COUNTS_dense, N, T=T, INDEX=tl.int64 if index_bound >= 2**31 else tl.int32
-        )
+        histogram_kernel[(min(programs, 40),)](X_dense, COUNTS_dense, N, T=T, INDEX=index)
     if COUNTS_dense is not COUNTS:
         COUNTS.copy_(COUNTS_dense)
     return COUNTS

@@ -33,8 +33,12 @@ def histogram_kernel(
     )
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
-# check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
+# check_overlap, launch_kernel.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def histogram(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -45,34 +49,47 @@ def histogram(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tens
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 1, "X has 1 axis: [N]")
-    (N,) = X.shape
     device = X.device
-    check_tensor("X", X, torch.uint8, (N,), device)
+    arguments = (kind_of(X), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 1, "X has 1 axis: [N]")
+        (N,) = X.shape
+        check_tensor("X", X, torch.uint8, (N,), device)
+        if out is None:
+            check_elements("COUNTS", (256,))
+        else:
+            COUNTS = out
+            check_tensor("COUNTS", COUNTS, torch.int32, (256,), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(N + 3072, 2 * N + 1024)
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = triton.cdiv(N, T)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, index, programs, {}))
+    N, index, programs, launches = plan
     if out is None:
-        COUNTS = allocate("COUNTS", (256,), torch.int32, device)
+        COUNTS = torch.empty((256,), dtype=torch.int32, device=device)
     else:
         COUNTS = out
-        check_tensor("COUNTS", COUNTS, torch.int32, (256,), device)
         check_overlap({"COUNTS": COUNTS}, {"X": X})
     X_dense = X.contiguous()
     COUNTS_dense = row_major(COUNTS)
     COUNTS_dense.fill_(0)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(N + 3072, 2 * N + 1024)
-    programs = triton.cdiv(N, T)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        with torch.cuda.device_of(X_dense):
-            histogram_kernel[(programs,)](
-                X_dense,
-                COUNTS_dense,
-                N,
-                T=T,
-                INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                num_warps=4,
-            )
+        launch_kernel(
+            launches,
+            0,
+            histogram_kernel,
+            programs,
+            [X_dense, COUNTS_dense],
+            [N],
+            T=T,
+            INDEX=index,
+            num_warps=4,
+        )
     if COUNTS_dense is not COUNTS:
         COUNTS.copy_(COUNTS_dense)
     return COUNTS

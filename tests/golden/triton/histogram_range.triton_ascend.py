@@ -41,8 +41,12 @@ def histogram_range_kernel(
         tl.atomic_add(COUNTS_ptr + ones_at, ones, mask=ones_mask)
 
 
-# The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, allocate,
-# row_major, with_an_element, check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, kind_of,
+# remembered, row_major, with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def histogram_range(
@@ -59,15 +63,25 @@ def histogram_range(
     Raises `LaunchError` for arguments that do not fit.
     """
     first = check_integer("first", first)
-    require(X.dim() == 1, "X has 1 axis: [N]")
-    (N,) = X.shape
     device = X.device
-    check_tensor("X", X, torch.int32, (N,), device)
+    arguments = (kind_of(X), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 1, "X has 1 axis: [N]")
+        (N,) = X.shape
+        check_tensor("X", X, torch.int32, (N,), device)
+        if out is None:
+            check_elements("COUNTS", (LEVELS,))
+        else:
+            COUNTS = out
+            check_tensor("COUNTS", COUNTS, torch.int32, (LEVELS,), device)
+        plan = remembered(PLANS, arguments, (N,))
+    (N,) = plan
     if out is None:
-        COUNTS = allocate("COUNTS", (LEVELS,), torch.int32, device)
+        COUNTS = torch.empty((LEVELS,), dtype=torch.int32, device=device)
     else:
         COUNTS = out
-        check_tensor("COUNTS", COUNTS, torch.int32, (LEVELS,), device)
         check_overlap({"COUNTS": COUNTS}, {"X": X})
     X_dense = X.contiguous()
     COUNTS_dense = row_major(COUNTS)
@@ -76,17 +90,12 @@ def histogram_range(
 
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(N + 6144, 2 * N + 2048, abs(first))
+    index = tl.int64 if index_bound >= 2**31 else tl.int32
     programs = triton.cdiv(N, T)
     require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         histogram_range_kernel[(min(programs, 40),)](
-            X_dense,
-            COUNTS_dense,
-            N,
-            first,
-            LEVELS=LEVELS,
-            T=T,
-            INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
+            X_dense, COUNTS_dense, N, first, LEVELS=LEVELS, T=T, INDEX=index
         )
     if COUNTS_dense is not COUNTS:
         COUNTS.copy_(COUNTS_dense)

@@ -38,8 +38,12 @@ def histogram_range_kernel(
     tl.atomic_add(COUNTS_ptr + level, ones, mask=ones_mask, sem="relaxed")
 
 
-# The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, allocate,
-# row_major, check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, kind_of,
+# remembered, row_major, check_overlap, integer_kind, launch_kernel.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def histogram_range(
@@ -56,15 +60,25 @@ def histogram_range(
     Raises `LaunchError` for arguments that do not fit.
     """
     first = check_integer("first", first)
-    require(X.dim() == 1, "X has 1 axis: [N]")
-    (N,) = X.shape
     device = X.device
-    check_tensor("X", X, torch.int32, (N,), device)
+    arguments = (kind_of(X), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 1, "X has 1 axis: [N]")
+        (N,) = X.shape
+        check_tensor("X", X, torch.int32, (N,), device)
+        if out is None:
+            check_elements("COUNTS", (LEVELS,))
+        else:
+            COUNTS = out
+            check_tensor("COUNTS", COUNTS, torch.int32, (LEVELS,), device)
+        plan = remembered(PLANS, arguments, (N, {}))
+    N, launches = plan
     if out is None:
-        COUNTS = allocate("COUNTS", (LEVELS,), torch.int32, device)
+        COUNTS = torch.empty((LEVELS,), dtype=torch.int32, device=device)
     else:
         COUNTS = out
-        check_tensor("COUNTS", COUNTS, torch.int32, (LEVELS,), device)
         check_overlap({"COUNTS": COUNTS}, {"X": X})
     X_dense = X.contiguous()
     COUNTS_dense = row_major(COUNTS)
@@ -72,20 +86,22 @@ def histogram_range(
 
     # No index of the kernel exceeds this, overshooting lanes included.
     index_bound = max(N + 3072, 2 * N + 1024, abs(first))
+    index = tl.int64 if index_bound >= 2**31 else tl.int32
     programs = triton.cdiv(N, T)
     require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        with torch.cuda.device_of(X_dense):
-            histogram_range_kernel[(programs,)](
-                X_dense,
-                COUNTS_dense,
-                N,
-                first,
-                LEVELS=LEVELS,
-                T=T,
-                INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                num_warps=4,
-            )
+        launch_kernel(
+            launches,
+            (0, integer_kind(first), index),
+            histogram_range_kernel,
+            programs,
+            [X_dense, COUNTS_dense],
+            [N, first],
+            LEVELS=LEVELS,
+            T=T,
+            INDEX=index,
+            num_warps=4,
+        )
     if COUNTS_dense is not COUNTS:
         COUNTS.copy_(COUNTS_dense)
     return COUNTS

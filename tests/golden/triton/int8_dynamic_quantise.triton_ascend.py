@@ -61,8 +61,12 @@ def int8_dynamic_quantise_kernel(
             tl.store(Q_ptr + (i * N + j_2 * T) + t_lanes, q, mask=t_lanes < N - j_2 * T)
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def int8_dynamic_quantise(
@@ -78,35 +82,41 @@ def int8_dynamic_quantise(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 2, "X has 2 axes: [M, N]")
-    M, N = X.shape
     device = X.device
-    check_tensor("X", X, torch.float32, (M, N), device)
+    arguments = (kind_of(X), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 2, "X has 2 axes: [M, N]")
+        M, N = X.shape
+        check_tensor("X", X, torch.float32, (M, N), device)
+        if out is None:
+            check_elements("Q", (M, N))
+            check_elements("SCALE", (M,))
+        else:
+            Q, SCALE = out
+            check_tensor("Q", Q, torch.int8, (M, N), device)
+            check_tensor("SCALE", SCALE, torch.float32, (M,), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(M + 1, M * N + N + 8192, 2 * N + 4096)
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = M
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, N, index, programs))
+    M, N, index, programs = plan
     if out is None:
-        Q = allocate("Q", (M, N), torch.int8, device)
-        SCALE = allocate("SCALE", (M,), torch.float32, device)
+        Q = torch.empty((M, N), dtype=torch.int8, device=device)
+        SCALE = torch.empty((M,), dtype=torch.float32, device=device)
     else:
         Q, SCALE = out
-        check_tensor("Q", Q, torch.int8, (M, N), device)
-        check_tensor("SCALE", SCALE, torch.float32, (M,), device)
         check_overlap({"Q": Q, "SCALE": SCALE}, {"X": X})
     X_dense = X.contiguous()
     Q_dense = row_major(Q)
     SCALE_dense = row_major(SCALE)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(M + 1, M * N + N + 8192, 2 * N + 4096)
-    programs = M
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         int8_dynamic_quantise_kernel[(min(programs, 40),)](
-            X_dense,
-            Q_dense,
-            SCALE_dense,
-            M,
-            N,
-            T=T,
-            INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
+            X_dense, Q_dense, SCALE_dense, M, N, T=T, INDEX=index
         )
     if Q_dense is not Q:
         Q.copy_(Q_dense)

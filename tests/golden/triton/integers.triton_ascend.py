@@ -76,8 +76,12 @@ def integers_kernel(
         tl.store(NOT_ABOVE_ptr + i * T + t_lanes, truth, mask=t_lanes < N - i * T)
 
 
-# The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, allocate,
-# row_major, check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, kind_of,
+# remembered, row_major, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def integers(
@@ -103,36 +107,58 @@ def integers(
     Raises `LaunchError` for arguments that do not fit.
     """
     step = check_integer("step", step)
-    require(A.dim() == 1, "A has 1 axis: [N]")
-    require(B.dim() == 1, "B has 1 axis: [N]")
-    (N,) = A.shape
-    require(
-        step >= -2147483648 and step <= 2147483647,
-        f"the sketch needs -2147483648 <= step and step <= 2147483647 (step = {step})",
-    )
-    require(step >= 1, f"the sketch needs step >= 1 (step = {step})")
     device = A.device
-    check_tensor("A", A, torch.int32, (N,), device)
-    check_tensor("B", B, torch.int32, (N,), device)
+    arguments = (kind_of(A), kind_of(B), kind_of(out), step)
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(A.dim() == 1, "A has 1 axis: [N]")
+        require(B.dim() == 1, "B has 1 axis: [N]")
+        (N,) = A.shape
+        require(
+            step >= -2147483648 and step <= 2147483647,
+            f"the sketch needs -2147483648 <= step and step <= 2147483647 (step = {step})",
+        )
+        require(step >= 1, f"the sketch needs step >= 1 (step = {step})")
+        check_tensor("A", A, torch.int32, (N,), device)
+        check_tensor("B", B, torch.int32, (N,), device)
+        if out is None:
+            check_elements("QUOTIENT", (N,))
+            check_elements("REMAINDER", (N,))
+            check_elements("SMALLER", (N,))
+            check_elements("FLIPPED", (N,))
+            check_elements("EQUAL", (N,))
+            check_elements("DIFFERENT", (N,))
+            check_elements("BELOW", (N,))
+            check_elements("NOT_ABOVE", (N,))
+        else:
+            QUOTIENT, REMAINDER, SMALLER, FLIPPED, EQUAL, DIFFERENT, BELOW, NOT_ABOVE = out
+            check_tensor("QUOTIENT", QUOTIENT, torch.int32, (N,), device)
+            check_tensor("REMAINDER", REMAINDER, torch.int32, (N,), device)
+            check_tensor("SMALLER", SMALLER, torch.int32, (N,), device)
+            check_tensor("FLIPPED", FLIPPED, torch.int32, (N,), device)
+            check_tensor("EQUAL", EQUAL, torch.bool, (N,), device)
+            check_tensor("DIFFERENT", DIFFERENT, torch.bool, (N,), device)
+            check_tensor("BELOW", BELOW, torch.bool, (N,), device)
+            check_tensor("NOT_ABOVE", NOT_ABOVE, torch.bool, (N,), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(N + 3072, 2 * N + 1024, abs(step))
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = triton.cdiv(N, T)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, index, programs))
+    N, index, programs = plan
     if out is None:
-        QUOTIENT = allocate("QUOTIENT", (N,), torch.int32, device)
-        REMAINDER = allocate("REMAINDER", (N,), torch.int32, device)
-        SMALLER = allocate("SMALLER", (N,), torch.int32, device)
-        FLIPPED = allocate("FLIPPED", (N,), torch.int32, device)
-        EQUAL = allocate("EQUAL", (N,), torch.bool, device)
-        DIFFERENT = allocate("DIFFERENT", (N,), torch.bool, device)
-        BELOW = allocate("BELOW", (N,), torch.bool, device)
-        NOT_ABOVE = allocate("NOT_ABOVE", (N,), torch.bool, device)
+        QUOTIENT = torch.empty((N,), dtype=torch.int32, device=device)
+        REMAINDER = torch.empty((N,), dtype=torch.int32, device=device)
+        SMALLER = torch.empty((N,), dtype=torch.int32, device=device)
+        FLIPPED = torch.empty((N,), dtype=torch.int32, device=device)
+        EQUAL = torch.empty((N,), dtype=torch.bool, device=device)
+        DIFFERENT = torch.empty((N,), dtype=torch.bool, device=device)
+        BELOW = torch.empty((N,), dtype=torch.bool, device=device)
+        NOT_ABOVE = torch.empty((N,), dtype=torch.bool, device=device)
     else:
         QUOTIENT, REMAINDER, SMALLER, FLIPPED, EQUAL, DIFFERENT, BELOW, NOT_ABOVE = out
-        check_tensor("QUOTIENT", QUOTIENT, torch.int32, (N,), device)
-        check_tensor("REMAINDER", REMAINDER, torch.int32, (N,), device)
-        check_tensor("SMALLER", SMALLER, torch.int32, (N,), device)
-        check_tensor("FLIPPED", FLIPPED, torch.int32, (N,), device)
-        check_tensor("EQUAL", EQUAL, torch.bool, (N,), device)
-        check_tensor("DIFFERENT", DIFFERENT, torch.bool, (N,), device)
-        check_tensor("BELOW", BELOW, torch.bool, (N,), device)
-        check_tensor("NOT_ABOVE", NOT_ABOVE, torch.bool, (N,), device)
         check_overlap(
             {
                 "QUOTIENT": QUOTIENT,
@@ -157,10 +183,6 @@ def integers(
     BELOW_dense = row_major(BELOW)
     NOT_ABOVE_dense = row_major(NOT_ABOVE)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(N + 3072, 2 * N + 1024, abs(step))
-    programs = triton.cdiv(N, T)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         integers_kernel[(min(programs, 40),)](
             A_dense,
@@ -176,7 +198,7 @@ def integers(
             N,
             step,
             T=T,
-            INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
+            INDEX=index,
         )
     if QUOTIENT_dense is not QUOTIENT:
         QUOTIENT.copy_(QUOTIENT_dense)

@@ -54,8 +54,12 @@ def layer_norm_kernel(
     tl.store(Y_ptr + i * N + n_lanes, x, mask=n_lanes < N)
 
 
-# The library: LaunchError, require, check_elements, check_tensor, plain, check_number, allocate,
-# row_major, check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, plain, check_number, kind_of,
+# remembered, row_major, check_overlap, launch_kernel.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def layer_norm(
@@ -76,44 +80,54 @@ def layer_norm(
     Raises `LaunchError` for arguments that do not fit.
     """
     eps = check_number("eps", eps)
-    require(X.dim() == 2, "X has 2 axes: [M, N]")
-    require(WEIGHT.dim() == 1, "WEIGHT has 1 axis: [N]")
-    require(BIAS.dim() == 1, "BIAS has 1 axis: [N]")
-    M, N = X.shape
-    require(N <= 8192, f"the sketch needs N <= 8192 (N = {N})")
     device = X.device
-    check_tensor("X", X, torch.float32, (M, N), device)
-    check_tensor("WEIGHT", WEIGHT, torch.float32, (N,), device)
-    check_tensor("BIAS", BIAS, torch.float32, (N,), device)
+    arguments = (kind_of(X), kind_of(WEIGHT), kind_of(BIAS), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 2, "X has 2 axes: [M, N]")
+        require(WEIGHT.dim() == 1, "WEIGHT has 1 axis: [N]")
+        require(BIAS.dim() == 1, "BIAS has 1 axis: [N]")
+        M, N = X.shape
+        require(N <= 8192, f"the sketch needs N <= 8192 (N = {N})")
+        check_tensor("X", X, torch.float32, (M, N), device)
+        check_tensor("WEIGHT", WEIGHT, torch.float32, (N,), device)
+        check_tensor("BIAS", BIAS, torch.float32, (N,), device)
+        if out is None:
+            check_elements("Y", (M, N))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (M, N), device)
+        N_BLOCK = max(triton.next_power_of_2(N), 1)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(M + 1, M * N + 2 * N)
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = M
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, N, N_BLOCK, index, programs, {}))
+    M, N, N_BLOCK, index, programs, launches = plan
     if out is None:
-        Y = allocate("Y", (M, N), torch.float32, device)
+        Y = torch.empty((M, N), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (M, N), device)
         check_overlap({"Y": Y}, {"X": X, "WEIGHT": WEIGHT, "BIAS": BIAS})
     X_dense = X.contiguous()
     WEIGHT_dense = WEIGHT.contiguous()
     BIAS_dense = BIAS.contiguous()
     Y_dense = row_major(Y)
 
-    N_BLOCK = max(triton.next_power_of_2(N), 1)
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(M + 1, M * N + 2 * N)
-    programs = M
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        with torch.cuda.device_of(X_dense):
-            layer_norm_kernel[(programs,)](
-                X_dense,
-                WEIGHT_dense,
-                BIAS_dense,
-                Y_dense,
-                N,
-                eps,
-                N_BLOCK=N_BLOCK,
-                INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                num_warps=min(max(N_BLOCK // 256, 1), 16),
-            )
+        launch_kernel(
+            launches,
+            0,
+            layer_norm_kernel,
+            programs,
+            [X_dense, WEIGHT_dense, BIAS_dense, Y_dense],
+            [N, eps],
+            N_BLOCK=N_BLOCK,
+            INDEX=index,
+            num_warps=min(max(N_BLOCK // 256, 1), 16),
+        )
     if Y_dense is not Y:
         Y.copy_(Y_dense)
     return Y

@@ -110,8 +110,12 @@ def masked_select_phase_2_kernel(
         tl.store(Y_ptr + x_at, x, mask=x_mask)
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def masked_select(
@@ -129,61 +133,61 @@ def masked_select(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 1, "X has 1 axis: [N]")
-    require(MASK.dim() == 1, "MASK has 1 axis: [N]")
-    (N,) = X.shape
-    blocks = triton.cdiv(N, T)
     device = X.device
-    check_tensor("X", X, torch.float32, (N,), device)
-    check_tensor("MASK", MASK, torch.bool, (N,), device)
+    arguments = (kind_of(X), kind_of(MASK), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 1, "X has 1 axis: [N]")
+        require(MASK.dim() == 1, "MASK has 1 axis: [N]")
+        (N,) = X.shape
+        blocks = triton.cdiv(N, T)
+        check_tensor("X", X, torch.float32, (N,), device)
+        check_tensor("MASK", MASK, torch.bool, (N,), device)
+        if out is None:
+            check_elements("Y", (N,))
+            check_elements("COUNT", ())
+        else:
+            Y, COUNT = out
+            check_tensor("Y", Y, torch.float32, (N,), device)
+            check_tensor("COUNT", COUNT, torch.int64, (), device)
+        check_elements("COUNTS", (blocks,))
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(1024 * abs(blocks) + 2048, N + 1024 * abs(blocks))
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = max(blocks, 0)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(1024 * abs(blocks) + 2048, N + 1024 * abs(blocks))
+        index_2 = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs_2 = max(blocks, 0)
+        require(programs_2 < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs_2}")
+        plan = remembered(PLANS, arguments, (N, blocks, index, programs, index_2, programs_2))
+    N, blocks, index, programs, index_2, programs_2 = plan
     if out is None:
-        Y = allocate("Y", (N,), torch.float32, device)
-        COUNT = allocate("COUNT", (), torch.int64, device)
+        Y = torch.empty((N,), dtype=torch.float32, device=device)
+        COUNT = torch.empty((), dtype=torch.int64, device=device)
     else:
         Y, COUNT = out
-        check_tensor("Y", Y, torch.float32, (N,), device)
-        check_tensor("COUNT", COUNT, torch.int64, (), device)
         check_overlap({"Y": Y, "COUNT": COUNT}, {"X": X, "MASK": MASK})
     X_dense = X.contiguous()
     MASK_dense = MASK.contiguous()
     Y_dense = row_major(Y)
     COUNT_dense = row_major(COUNT)
-    COUNTS = allocate("COUNTS", (blocks,), torch.int64, device)
+    COUNTS = torch.empty((blocks,), dtype=torch.int64, device=device)
     COUNTS_dense = COUNTS
     Y_dense.fill_(0.0)
     COUNT_dense.fill_(0)
     Y_dense = with_an_element(Y_dense)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(1024 * abs(blocks) + 2048, N + 1024 * abs(blocks))
-    programs = max(blocks, 0)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         masked_select_phase_1_kernel[(min(programs, 40),)](
-            MASK_dense,
-            COUNT_dense,
-            COUNTS_dense,
-            N,
-            blocks,
-            T=T,
-            INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
+            MASK_dense, COUNT_dense, COUNTS_dense, N, blocks, T=T, INDEX=index
         )
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(1024 * abs(blocks) + 2048, N + 1024 * abs(blocks))
-    programs = max(blocks, 0)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
-    if programs > 0:
-        masked_select_phase_2_kernel[(min(programs, 40),)](
-            X_dense,
-            MASK_dense,
-            Y_dense,
-            COUNTS_dense,
-            N,
-            blocks,
-            T=T,
-            TB=TB,
-            INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
+    if programs_2 > 0:
+        masked_select_phase_2_kernel[(min(programs_2, 40),)](
+            X_dense, MASK_dense, Y_dense, COUNTS_dense, N, blocks, T=T, TB=TB, INDEX=index_2
         )
     if Y_dense is not Y:
         Y.copy_(Y_dense)

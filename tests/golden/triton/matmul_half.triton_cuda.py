@@ -67,8 +67,12 @@ def matmul_half_kernel(
     )
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
-# check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
+# check_overlap, launch_kernel.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def matmul_half(
@@ -85,49 +89,59 @@ def matmul_half(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(A.dim() == 2, "A has 2 axes: [M, K]")
-    require(B.dim() == 2, "B has 2 axes: [K, N]")
-    M, K = A.shape
-    N = B.shape[1]
     device = A.device
-    check_tensor("A", A, torch.float16, (M, K), device)
-    check_tensor("B", B, torch.float16, (K, N), device)
+    arguments = (kind_of(A), kind_of(B), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(A.dim() == 2, "A has 2 axes: [M, K]")
+        require(B.dim() == 2, "B has 2 axes: [K, N]")
+        M, K = A.shape
+        N = B.shape[1]
+        check_tensor("A", A, torch.float16, (M, K), device)
+        check_tensor("B", B, torch.float16, (K, N), device)
+        if out is None:
+            check_elements("C", (M, N))
+        else:
+            C = out
+            check_tensor("C", C, torch.float16, (M, N), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(
+            M * N + M + N + 4,
+            K * M + 193 * K + 128,
+            2 * M + 64,
+            K * N + 129 * N + 192,
+            M * N + 193 * N + 192,
+        )
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = triton.cdiv(M, TM) * triton.cdiv(N, TN)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, K, N, index, programs, {}))
+    M, K, N, index, programs, launches = plan
     if out is None:
-        C = allocate("C", (M, N), torch.float16, device)
+        C = torch.empty((M, N), dtype=torch.float16, device=device)
     else:
         C = out
-        check_tensor("C", C, torch.float16, (M, N), device)
         check_overlap({"C": C}, {"A": A, "B": B})
     A_dense = A.contiguous()
     B_dense = B.contiguous()
     C_dense = row_major(C)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(
-        M * N + M + N + 4,
-        K * M + 193 * K + 128,
-        2 * M + 64,
-        K * N + 129 * N + 192,
-        M * N + 193 * N + 192,
-    )
-    programs = triton.cdiv(M, TM) * triton.cdiv(N, TN)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        with torch.cuda.device_of(A_dense):
-            matmul_half_kernel[(programs,)](
-                A_dense,
-                B_dense,
-                C_dense,
-                M,
-                N,
-                K,
-                TM=TM,
-                TN=TN,
-                TK=TK,
-                INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                num_warps=4,
-                num_stages=4,
-            )
+        launch_kernel(
+            launches,
+            0,
+            matmul_half_kernel,
+            programs,
+            [A_dense, B_dense, C_dense],
+            [M, N, K],
+            TM=TM,
+            TN=TN,
+            TK=TK,
+            INDEX=index,
+            num_warps=4,
+            num_stages=4,
+        )
     if C_dense is not C:
         C.copy_(C_dense)
     return C

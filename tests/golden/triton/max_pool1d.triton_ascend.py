@@ -77,8 +77,12 @@ def max_pool1d_kernel(
         tl.store(Y_ptr + ((n * C + c) * OL + j * T) + t_lanes, y, mask=t_lanes < OL - j * T)
 
 
-# The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, allocate,
-# row_major, with_an_element, check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, kind_of,
+# remembered, row_major, with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def max_pool1d(
@@ -101,79 +105,84 @@ def max_pool1d(
     stride = check_integer("stride", stride)
     padding = check_integer("padding", padding)
     dilation = check_integer("dilation", dilation)
-    require(X.dim() == 3, "X has 3 axes: [N, C, L]")
-    N, C, L = X.shape
-    require(stride >= 1, f"the sketch needs stride >= 1 (stride = {stride})")
-    require(
-        kernel_size >= 1 and stride >= 1 and dilation >= 1,
-        "the sketch needs kernel_size >= 1 and stride >= 1 and dilation >= 1",
-    )
-    require(
-        padding >= 0 and 2 * padding <= kernel_size,
-        "the sketch needs padding >= 0 and 2*padding <= kernel_size",
-    )
-    OL = (L + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1
-    require(OL >= 0, f"the sketch needs OL >= 0 (OL = {OL})")
-    largest = (
-        OL * stride + dilation * kernel_size + dilation + kernel_size + 2 * padding + 1024 * stride
-    )
-    require(largest < 2**63 - 2**50, "the sketch needs integers that stay within 64 bits")
     device = X.device
-    check_tensor("X", X, torch.float32, (N, C, L), device)
+    arguments = (kind_of(X), kind_of(out), kernel_size, stride, padding, dilation)
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 3, "X has 3 axes: [N, C, L]")
+        N, C, L = X.shape
+        require(stride >= 1, f"the sketch needs stride >= 1 (stride = {stride})")
+        require(
+            kernel_size >= 1 and stride >= 1 and dilation >= 1,
+            "the sketch needs kernel_size >= 1 and stride >= 1 and dilation >= 1",
+        )
+        require(
+            padding >= 0 and 2 * padding <= kernel_size,
+            "the sketch needs padding >= 0 and 2*padding <= kernel_size",
+        )
+        OL = (L + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1
+        require(OL >= 0, f"the sketch needs OL >= 0 (OL = {OL})")
+        largest = (
+            OL * stride
+            + dilation * kernel_size
+            + dilation
+            + kernel_size
+            + 2 * padding
+            + 1024 * stride
+        )
+        require(largest < 2**63 - 2**50, "the sketch needs integers that stay within 64 bits")
+        check_tensor("X", X, torch.float32, (N, C, L), device)
+        if out is None:
+            check_elements("Y", (N, C, OL))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (N, C, OL), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(
+            C * N * abs(OL) + 2 * C * N + C * abs(OL) + N * abs(OL) + 2 * C + 2 * N + abs(OL) + 2,
+            abs(kernel_size) + 1,
+            C * L * N
+            + C * L
+            + abs(OL) * abs(stride)
+            + abs(dilation) * abs(kernel_size)
+            + abs(dilation)
+            + abs(padding)
+            + 1536 * abs(stride),
+            abs(OL) * abs(stride)
+            + abs(dilation) * abs(kernel_size)
+            + L
+            + abs(dilation)
+            + abs(padding)
+            + 513 * abs(stride)
+            + 1,
+            abs(OL) * abs(stride)
+            + abs(dilation) * abs(kernel_size)
+            + L
+            + abs(dilation)
+            + abs(padding)
+            + 512 * abs(stride)
+            + 2,
+            C * N * abs(OL) + C * abs(OL) + abs(OL) + 1536,
+            2 * abs(OL) + 512,
+        )
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = N * C * max(triton.cdiv(OL, T), 0)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, C, L, OL, index, programs))
+    N, C, L, OL, index, programs = plan
     if out is None:
-        Y = allocate("Y", (N, C, OL), torch.float32, device)
+        Y = torch.empty((N, C, OL), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (N, C, OL), device)
         check_overlap({"Y": Y}, {"X": X})
     X_dense = X.contiguous()
     Y_dense = row_major(Y)
     X_dense = with_an_element(X_dense)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(
-        C * N * abs(OL) + 2 * C * N + C * abs(OL) + N * abs(OL) + 2 * C + 2 * N + abs(OL) + 2,
-        abs(kernel_size) + 1,
-        C * L * N
-        + C * L
-        + abs(OL) * abs(stride)
-        + abs(dilation) * abs(kernel_size)
-        + abs(dilation)
-        + abs(padding)
-        + 1536 * abs(stride),
-        abs(OL) * abs(stride)
-        + abs(dilation) * abs(kernel_size)
-        + L
-        + abs(dilation)
-        + abs(padding)
-        + 513 * abs(stride)
-        + 1,
-        abs(OL) * abs(stride)
-        + abs(dilation) * abs(kernel_size)
-        + L
-        + abs(dilation)
-        + abs(padding)
-        + 512 * abs(stride)
-        + 2,
-        C * N * abs(OL) + C * abs(OL) + abs(OL) + 1536,
-        2 * abs(OL) + 512,
-    )
-    programs = N * C * max(triton.cdiv(OL, T), 0)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         max_pool1d_kernel[(min(programs, 40),)](
-            X_dense,
-            Y_dense,
-            N,
-            C,
-            L,
-            OL,
-            kernel_size,
-            stride,
-            padding,
-            dilation,
-            T=T,
-            INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
+            X_dense, Y_dense, N, C, L, OL, kernel_size, stride, padding, dilation, T=T, INDEX=index
         )
     if Y_dense is not Y:
         Y.copy_(Y_dense)

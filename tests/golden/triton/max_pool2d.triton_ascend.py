@@ -108,8 +108,12 @@ def max_pool2d_kernel(
         )
 
 
-# The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, allocate,
-# row_major, with_an_element, check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, kind_of,
+# remembered, row_major, with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def max_pool2d(
@@ -132,107 +136,122 @@ def max_pool2d(
     stride = check_integer("stride", stride)
     padding = check_integer("padding", padding)
     dilation = check_integer("dilation", dilation)
-    require(X.dim() == 4, "X has 4 axes: [N, C, H, W]")
-    N, C, H, W = X.shape
-    require(stride >= 1, f"the sketch needs stride >= 1 (stride = {stride})")
-    require(
-        kernel_size >= 1 and stride >= 1 and dilation >= 1,
-        "the sketch needs kernel_size >= 1 and stride >= 1 and dilation >= 1",
-    )
-    require(
-        padding >= 0 and 2 * padding <= kernel_size,
-        "the sketch needs padding >= 0 and 2*padding <= kernel_size",
-    )
-    OH = (H + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1
-    require(OH >= 0, f"the sketch needs OH >= 0 (OH = {OH})")
-    OW = (W + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1
-    require(OW >= 0, f"the sketch needs OW >= 0 (OW = {OW})")
-    largest = (
-        OH * stride
-        + OW * stride
-        + dilation * kernel_size
-        + dilation
-        + kernel_size
-        + 2 * padding
-        + 128 * stride
-    )
-    require(largest < 2**63 - 2**50, "the sketch needs integers that stay within 64 bits")
     device = X.device
-    check_tensor("X", X, torch.float32, (N, C, H, W), device)
+    arguments = (kind_of(X), kind_of(out), kernel_size, stride, padding, dilation)
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 4, "X has 4 axes: [N, C, H, W]")
+        N, C, H, W = X.shape
+        require(stride >= 1, f"the sketch needs stride >= 1 (stride = {stride})")
+        require(
+            kernel_size >= 1 and stride >= 1 and dilation >= 1,
+            "the sketch needs kernel_size >= 1 and stride >= 1 and dilation >= 1",
+        )
+        require(
+            padding >= 0 and 2 * padding <= kernel_size,
+            "the sketch needs padding >= 0 and 2*padding <= kernel_size",
+        )
+        OH = (H + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1
+        require(OH >= 0, f"the sketch needs OH >= 0 (OH = {OH})")
+        OW = (W + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1
+        require(OW >= 0, f"the sketch needs OW >= 0 (OW = {OW})")
+        largest = (
+            OH * stride
+            + OW * stride
+            + dilation * kernel_size
+            + dilation
+            + kernel_size
+            + 2 * padding
+            + 128 * stride
+        )
+        require(largest < 2**63 - 2**50, "the sketch needs integers that stay within 64 bits")
+        check_tensor("X", X, torch.float32, (N, C, H, W), device)
+        if out is None:
+            check_elements("Y", (N, C, OH, OW))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (N, C, OH, OW), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(
+            C * N * abs(OH) * abs(OW)
+            + C * N * abs(OH)
+            + C * N * abs(OW)
+            + C * abs(OH) * abs(OW)
+            + N * abs(OH) * abs(OW)
+            + 4 * C * N
+            + C * abs(OH)
+            + C * abs(OW)
+            + N * abs(OH)
+            + N * abs(OW)
+            + abs(OH) * abs(OW)
+            + 4 * C
+            + 4 * N
+            + abs(OH)
+            + abs(OW)
+            + 4,
+            abs(kernel_size) + 1,
+            C * H * N * W
+            + C * H * W
+            + W * abs(OH) * abs(stride)
+            + W * abs(dilation) * abs(kernel_size)
+            + W * abs(dilation)
+            + W * abs(padding)
+            + 48 * W * abs(stride)
+            + abs(OW) * abs(stride)
+            + abs(dilation) * abs(kernel_size)
+            + abs(dilation)
+            + abs(padding)
+            + 192 * abs(stride),
+            abs(OH) * abs(stride)
+            + abs(dilation) * abs(kernel_size)
+            + H
+            + abs(dilation)
+            + abs(padding)
+            + 17 * abs(stride)
+            + 1,
+            abs(OH) * abs(stride)
+            + abs(dilation) * abs(kernel_size)
+            + H
+            + abs(dilation)
+            + abs(padding)
+            + 16 * abs(stride)
+            + 2,
+            abs(OW) * abs(stride)
+            + abs(dilation) * abs(kernel_size)
+            + W
+            + abs(dilation)
+            + abs(padding)
+            + 65 * abs(stride)
+            + 1,
+            abs(OW) * abs(stride)
+            + abs(dilation) * abs(kernel_size)
+            + W
+            + abs(dilation)
+            + abs(padding)
+            + 64 * abs(stride)
+            + 2,
+            C * N * abs(OH) * abs(OW)
+            + C * abs(OH) * abs(OW)
+            + abs(OH) * abs(OW)
+            + 49 * abs(OW)
+            + 192,
+            2 * abs(OH) + 16,
+        )
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = N * C * max(triton.cdiv(OH, TH), 0) * max(triton.cdiv(OW, TW), 0)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, C, H, W, OH, OW, index, programs))
+    N, C, H, W, OH, OW, index, programs = plan
     if out is None:
-        Y = allocate("Y", (N, C, OH, OW), torch.float32, device)
+        Y = torch.empty((N, C, OH, OW), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (N, C, OH, OW), device)
         check_overlap({"Y": Y}, {"X": X})
     X_dense = X.contiguous()
     Y_dense = row_major(Y)
     X_dense = with_an_element(X_dense)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(
-        C * N * abs(OH) * abs(OW)
-        + C * N * abs(OH)
-        + C * N * abs(OW)
-        + C * abs(OH) * abs(OW)
-        + N * abs(OH) * abs(OW)
-        + 4 * C * N
-        + C * abs(OH)
-        + C * abs(OW)
-        + N * abs(OH)
-        + N * abs(OW)
-        + abs(OH) * abs(OW)
-        + 4 * C
-        + 4 * N
-        + abs(OH)
-        + abs(OW)
-        + 4,
-        abs(kernel_size) + 1,
-        C * H * N * W
-        + C * H * W
-        + W * abs(OH) * abs(stride)
-        + W * abs(dilation) * abs(kernel_size)
-        + W * abs(dilation)
-        + W * abs(padding)
-        + 48 * W * abs(stride)
-        + abs(OW) * abs(stride)
-        + abs(dilation) * abs(kernel_size)
-        + abs(dilation)
-        + abs(padding)
-        + 192 * abs(stride),
-        abs(OH) * abs(stride)
-        + abs(dilation) * abs(kernel_size)
-        + H
-        + abs(dilation)
-        + abs(padding)
-        + 17 * abs(stride)
-        + 1,
-        abs(OH) * abs(stride)
-        + abs(dilation) * abs(kernel_size)
-        + H
-        + abs(dilation)
-        + abs(padding)
-        + 16 * abs(stride)
-        + 2,
-        abs(OW) * abs(stride)
-        + abs(dilation) * abs(kernel_size)
-        + W
-        + abs(dilation)
-        + abs(padding)
-        + 65 * abs(stride)
-        + 1,
-        abs(OW) * abs(stride)
-        + abs(dilation) * abs(kernel_size)
-        + W
-        + abs(dilation)
-        + abs(padding)
-        + 64 * abs(stride)
-        + 2,
-        C * N * abs(OH) * abs(OW) + C * abs(OH) * abs(OW) + abs(OH) * abs(OW) + 49 * abs(OW) + 192,
-        2 * abs(OH) + 16,
-    )
-    programs = N * C * max(triton.cdiv(OH, TH), 0) * max(triton.cdiv(OW, TW), 0)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         max_pool2d_kernel[(min(programs, 40),)](
             X_dense,
@@ -249,7 +268,7 @@ def max_pool2d(
             dilation,
             TH=TH,
             TW=TW,
-            INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
+            INDEX=index,
         )
     if Y_dense is not Y:
         Y.copy_(Y_dense)

@@ -72,8 +72,12 @@ def murmur_hash_kernel(
         tl.store(HASH_ptr + i * T + t_lanes, h, mask=t_lanes < N - i * T)
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def murmur_hash(KEY: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -84,27 +88,36 @@ def murmur_hash(KEY: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(KEY.dim() == 1, "KEY has 1 axis: [N]")
-    (N,) = KEY.shape
     device = KEY.device
-    check_tensor("KEY", KEY, torch.uint32, (N,), device)
+    arguments = (kind_of(KEY), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(KEY.dim() == 1, "KEY has 1 axis: [N]")
+        (N,) = KEY.shape
+        check_tensor("KEY", KEY, torch.uint32, (N,), device)
+        if out is None:
+            check_elements("HASH", (N,))
+        else:
+            HASH = out
+            check_tensor("HASH", HASH, torch.uint32, (N,), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(N + 6144, 2 * N + 2048)
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = triton.cdiv(N, T)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, index, programs))
+    N, index, programs = plan
     if out is None:
-        HASH = allocate("HASH", (N,), torch.uint32, device)
+        HASH = torch.empty((N,), dtype=torch.uint32, device=device)
     else:
         HASH = out
-        check_tensor("HASH", HASH, torch.uint32, (N,), device)
         check_overlap({"HASH": HASH}, {"KEY": KEY})
     KEY_dense = KEY.contiguous()
     HASH_dense = row_major(HASH)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(N + 6144, 2 * N + 2048)
-    programs = triton.cdiv(N, T)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        murmur_hash_kernel[(min(programs, 40),)](
-            KEY_dense, HASH_dense, N, T=T, INDEX=tl.int64 if index_bound >= 2**31 else tl.int32
-        )
+        murmur_hash_kernel[(min(programs, 40),)](KEY_dense, HASH_dense, N, T=T, INDEX=index)
     if HASH_dense is not HASH:
         HASH.copy_(HASH_dense)
     return HASH

@@ -88,8 +88,12 @@ def normalise_rows_kernel(
     tl.store(RMS_ptr + i * N + n_lanes, y, mask=n_lanes < N)
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
-# check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
+# check_overlap, launch_kernel.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def normalise_rows(
@@ -106,43 +110,56 @@ def normalise_rows(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 2, "X has 2 axes: [M, N]")
-    M, N = X.shape
-    require(N <= 4096, f"the sketch needs N <= 4096 (N = {N})")
     device = X.device
-    check_tensor("X", X, torch.float32, (M, N), device)
+    arguments = (kind_of(X), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 2, "X has 2 axes: [M, N]")
+        M, N = X.shape
+        require(N <= 4096, f"the sketch needs N <= 4096 (N = {N})")
+        check_tensor("X", X, torch.float32, (M, N), device)
+        if out is None:
+            check_elements("SOFTMAX", (M, N))
+            check_elements("LAYER", (M, N))
+            check_elements("RMS", (M, N))
+        else:
+            SOFTMAX, LAYER, RMS = out
+            check_tensor("SOFTMAX", SOFTMAX, torch.float32, (M, N), device)
+            check_tensor("LAYER", LAYER, torch.float32, (M, N), device)
+            check_tensor("RMS", RMS, torch.float32, (M, N), device)
+        N_BLOCK = max(triton.next_power_of_2(N), 1)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(M + 1, M * N + 2 * N)
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = M
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, N, N_BLOCK, index, programs, {}))
+    M, N, N_BLOCK, index, programs, launches = plan
     if out is None:
-        SOFTMAX = allocate("SOFTMAX", (M, N), torch.float32, device)
-        LAYER = allocate("LAYER", (M, N), torch.float32, device)
-        RMS = allocate("RMS", (M, N), torch.float32, device)
+        SOFTMAX = torch.empty((M, N), dtype=torch.float32, device=device)
+        LAYER = torch.empty((M, N), dtype=torch.float32, device=device)
+        RMS = torch.empty((M, N), dtype=torch.float32, device=device)
     else:
         SOFTMAX, LAYER, RMS = out
-        check_tensor("SOFTMAX", SOFTMAX, torch.float32, (M, N), device)
-        check_tensor("LAYER", LAYER, torch.float32, (M, N), device)
-        check_tensor("RMS", RMS, torch.float32, (M, N), device)
         check_overlap({"SOFTMAX": SOFTMAX, "LAYER": LAYER, "RMS": RMS}, {"X": X})
     X_dense = X.contiguous()
     SOFTMAX_dense = row_major(SOFTMAX)
     LAYER_dense = row_major(LAYER)
     RMS_dense = row_major(RMS)
 
-    N_BLOCK = max(triton.next_power_of_2(N), 1)
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(M + 1, M * N + 2 * N)
-    programs = M
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        with torch.cuda.device_of(X_dense):
-            normalise_rows_kernel[(programs,)](
-                X_dense,
-                SOFTMAX_dense,
-                LAYER_dense,
-                RMS_dense,
-                N,
-                N_BLOCK=N_BLOCK,
-                INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                num_warps=min(max(N_BLOCK // 256, 1), 16),
-            )
+        launch_kernel(
+            launches,
+            0,
+            normalise_rows_kernel,
+            programs,
+            [X_dense, SOFTMAX_dense, LAYER_dense, RMS_dense],
+            [N],
+            N_BLOCK=N_BLOCK,
+            INDEX=index,
+            num_warps=min(max(N_BLOCK // 256, 1), 16),
+        )
     if SOFTMAX_dense is not SOFTMAX:
         SOFTMAX.copy_(SOFTMAX_dense)
     if LAYER_dense is not LAYER:

@@ -57,7 +57,11 @@ def pcm_planes_kernel(
 
 
 # The library: LaunchError, require, check_elements, check_tensor, plain, check_number, rounded,
-# allocate, row_major, check_overlap.
+# kind_of, remembered, row_major, check_overlap, launch_kernel.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def pcm_planes(
@@ -76,39 +80,50 @@ def pcm_planes(
     gain = check_number("gain", gain)
     # gain is of type f32.
     gain = rounded(gain, 24, -149, 2.0**128)
-    require(SAMPLES.dim() == 2, "SAMPLES has 2 axes: [N, C]")
-    N, C = SAMPLES.shape
-    require(C <= 8, f"the sketch needs C <= 8 (C = {C})")
-    step = gain / 32768
     device = SAMPLES.device
-    check_tensor("SAMPLES", SAMPLES, torch.int16, (N, C), device)
+    arguments = (kind_of(SAMPLES), kind_of(out), gain.hex())
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(SAMPLES.dim() == 2, "SAMPLES has 2 axes: [N, C]")
+        N, C = SAMPLES.shape
+        require(C <= 8, f"the sketch needs C <= 8 (C = {C})")
+        step = gain / 32768
+        check_tensor("SAMPLES", SAMPLES, torch.int16, (N, C), device)
+        if out is None:
+            check_elements("Y", (C, N))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (C, N), device)
+        C_BLOCK = max(triton.next_power_of_2(C), 1)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(C * N + 770 * C, 2 * N + 256, 2 * C * N + N + 768)
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = triton.cdiv(N, T)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, C, step, C_BLOCK, index, programs, {}))
+    N, C, step, C_BLOCK, index, programs, launches = plan
     if out is None:
-        Y = allocate("Y", (C, N), torch.float32, device)
+        Y = torch.empty((C, N), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (C, N), device)
         check_overlap({"Y": Y}, {"SAMPLES": SAMPLES})
     SAMPLES_dense = SAMPLES.contiguous()
     Y_dense = row_major(Y)
 
-    C_BLOCK = max(triton.next_power_of_2(C), 1)
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(C * N + 770 * C, 2 * N + 256, 2 * C * N + N + 768)
-    programs = triton.cdiv(N, T)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        with torch.cuda.device_of(SAMPLES_dense):
-            pcm_planes_kernel[(programs,)](
-                SAMPLES_dense,
-                Y_dense,
-                N,
-                C,
-                step,
-                T=T,
-                C_BLOCK=C_BLOCK,
-                INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                num_warps=min(max(256 * C_BLOCK // 256, 1), 16),
-            )
+        launch_kernel(
+            launches,
+            0,
+            pcm_planes_kernel,
+            programs,
+            [SAMPLES_dense, Y_dense],
+            [N, C, step],
+            T=T,
+            C_BLOCK=C_BLOCK,
+            INDEX=index,
+            num_warps=min(max(256 * C_BLOCK // 256, 1), 16),
+        )
     if Y_dense is not Y:
         Y.copy_(Y_dense)
     return Y

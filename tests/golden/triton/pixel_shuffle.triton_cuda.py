@@ -61,8 +61,12 @@ def pixel_shuffle_kernel(
     )
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
-# check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
+# check_overlap, launch_kernel.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def pixel_shuffle(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -73,58 +77,71 @@ def pixel_shuffle(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 4, "X has 4 axes: [N, CRR, H, W]")
-    N, CRR, H, W = X.shape
-    C = CRR // (R * R)
-    require(N * C * R * R * H * W == N * CRR * H * W, "the sketch needs N*C*R*R*H*W == N*CRR*H*W")
-    require(CRR == C * R * R, f"the sketch needs CRR == C*R*R (C = {C}, CRR = {CRR})")
     device = X.device
-    check_tensor("X", X, torch.float32, (N, CRR, H, W), device)
+    arguments = (kind_of(X), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 4, "X has 4 axes: [N, CRR, H, W]")
+        N, CRR, H, W = X.shape
+        C = CRR // (R * R)
+        require(
+            N * C * R * R * H * W == N * CRR * H * W, "the sketch needs N*C*R*R*H*W == N*CRR*H*W"
+        )
+        require(CRR == C * R * R, f"the sketch needs CRR == C*R*R (C = {C}, CRR = {CRR})")
+        check_tensor("X", X, torch.float32, (N, CRR, H, W), device)
+        if out is None:
+            check_elements("Y", (N, C, H * R, W * R))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (N, C, H * R, W * R), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(
+            H * N * W * abs(C)
+            + H * N * W
+            + 2 * H * N * abs(C)
+            + H * W * abs(C)
+            + N * W * abs(C)
+            + 2 * H * N
+            + H * W
+            + 2 * H * abs(C)
+            + N * W
+            + 2 * N * abs(C)
+            + W * abs(C)
+            + 2 * H
+            + 2 * N
+            + W
+            + 2 * abs(C)
+            + 2,
+            4 * H * N * W * abs(C) + 4 * H * W * abs(C) + 13 * H * W + W + 768,
+            4 * H * N * W * abs(C) + 4 * H * W * abs(C) + 4 * H * W + 10 * W + 1540,
+        )
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = N * max(C, 0) * H * triton.cdiv(W, T)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, H, W, C, index, programs, {}))
+    N, H, W, C, index, programs, launches = plan
     if out is None:
-        Y = allocate("Y", (N, C, H * R, W * R), torch.float32, device)
+        Y = torch.empty((N, C, H * R, W * R), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (N, C, H * R, W * R), device)
         check_overlap({"Y": Y}, {"X": X})
     X_dense = X.contiguous()
     Y_dense = row_major(Y)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(
-        H * N * W * abs(C)
-        + H * N * W
-        + 2 * H * N * abs(C)
-        + H * W * abs(C)
-        + N * W * abs(C)
-        + 2 * H * N
-        + H * W
-        + 2 * H * abs(C)
-        + N * W
-        + 2 * N * abs(C)
-        + W * abs(C)
-        + 2 * H
-        + 2 * N
-        + W
-        + 2 * abs(C)
-        + 2,
-        4 * H * N * W * abs(C) + 4 * H * W * abs(C) + 13 * H * W + W + 768,
-        4 * H * N * W * abs(C) + 4 * H * W * abs(C) + 4 * H * W + 10 * W + 1540,
-    )
-    programs = N * max(C, 0) * H * triton.cdiv(W, T)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        with torch.cuda.device_of(X_dense):
-            pixel_shuffle_kernel[(programs,)](
-                X_dense,
-                Y_dense,
-                H,
-                W,
-                C,
-                R=R,
-                T=T,
-                INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                num_warps=4,
-            )
+        launch_kernel(
+            launches,
+            0,
+            pixel_shuffle_kernel,
+            programs,
+            [X_dense, Y_dense],
+            [H, W, C],
+            R=R,
+            T=T,
+            INDEX=index,
+            num_warps=4,
+        )
     if Y_dense is not Y:
         Y.copy_(Y_dense)
     return Y

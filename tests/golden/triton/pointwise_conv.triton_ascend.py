@@ -70,8 +70,12 @@ def pointwise_conv_kernel(
         )
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def pointwise_conv(
@@ -88,37 +92,48 @@ def pointwise_conv(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 4, "X has 4 axes: [B, C, H, W]")
-    require(WEIGHT.dim() == 4, "WEIGHT has 4 axes: [O, C, 1, 1]")
-    B, C, H, W = X.shape
-    O_ = WEIGHT.shape[0]
-    require(C <= 64, f"the sketch needs C <= 64 (C = {C})")
     device = X.device
-    check_tensor("X", X, torch.float32, (B, C, H, W), device)
-    check_tensor("WEIGHT", WEIGHT, torch.float32, (O_, C, 1, 1), device)
+    arguments = (kind_of(X), kind_of(WEIGHT), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 4, "X has 4 axes: [B, C, H, W]")
+        require(WEIGHT.dim() == 4, "WEIGHT has 4 axes: [O, C, 1, 1]")
+        B, C, H, W = X.shape
+        O_ = WEIGHT.shape[0]
+        require(C <= 64, f"the sketch needs C <= 64 (C = {C})")
+        check_tensor("X", X, torch.float32, (B, C, H, W), device)
+        check_tensor("WEIGHT", WEIGHT, torch.float32, (O_, C, 1, 1), device)
+        if out is None:
+            check_elements("Y", (B, H, W, O_))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (B, H, W, O_), device)
+        C_BLOCK = max(triton.next_power_of_2(C), 32)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(
+            H,
+            W,
+            B * H * O_ * W + B * H * W + H * O_ * W + B * O_ + H * W + 4 * B + O_ + 4,
+            B * C * H * W + 2 * C * H * W + H * W + 384,
+            2 * H * W + 128,
+            C * O_ + 194 * C,
+            B * H * O_ * W + H * O_ * W + 385 * O_ + 192,
+        )
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = B * triton.cdiv(H * W, TP) * triton.cdiv(O_, TO)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (B, C, H, W, O_, C_BLOCK, index, programs))
+    B, C, H, W, O_, C_BLOCK, index, programs = plan
     if out is None:
-        Y = allocate("Y", (B, H, W, O_), torch.float32, device)
+        Y = torch.empty((B, H, W, O_), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (B, H, W, O_), device)
         check_overlap({"Y": Y}, {"X": X, "WEIGHT": WEIGHT})
     X_dense = X.contiguous()
     WEIGHT_dense = WEIGHT.contiguous()
     Y_dense = row_major(Y)
 
-    C_BLOCK = max(triton.next_power_of_2(C), 32)
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(
-        H,
-        W,
-        B * H * O_ * W + B * H * W + H * O_ * W + B * O_ + H * W + 4 * B + O_ + 4,
-        B * C * H * W + 2 * C * H * W + H * W + 384,
-        2 * H * W + 128,
-        C * O_ + 194 * C,
-        B * H * O_ * W + H * O_ * W + 385 * O_ + 192,
-    )
-    programs = B * triton.cdiv(H * W, TP) * triton.cdiv(O_, TO)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         pointwise_conv_kernel[(min(programs, 20),)](
             X_dense,
@@ -132,7 +147,7 @@ def pointwise_conv(
             TP=TP,
             TO=TO,
             C_BLOCK=C_BLOCK,
-            INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
+            INDEX=index,
         )
     if Y_dense is not Y:
         Y.copy_(Y_dense)

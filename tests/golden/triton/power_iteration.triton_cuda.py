@@ -119,7 +119,12 @@ def power_iteration_phase_3_kernel(
     tl.store(V_ptr + j_3 * T + t_lanes_, x_2, mask=t_lanes_ < N - j_3 * T)
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered,
+# check_overlap, launch_kernel.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def power_iteration(A: torch.Tensor, V: torch.Tensor, STEPS: torch.Tensor) -> torch.Tensor:
@@ -130,22 +135,30 @@ def power_iteration(A: torch.Tensor, V: torch.Tensor, STEPS: torch.Tensor) -> to
     STEPS: [] i64
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(A.dim() == 2, "A has 2 axes: [N, N]")
-    require(V.dim() == 1, "V has 1 axis: [N]")
-    require(STEPS.dim() == 0, "STEPS has 0 axes: []")
-    N = A.shape[0]
-    require(N >= 1, f"the sketch needs N >= 1 (N = {N})")
     device = A.device
-    check_tensor("A", A, torch.float32, (N, N), device)
-    check_tensor("V", V, torch.float32, (N,), device)
-    check_tensor("STEPS", STEPS, torch.int64, (), device)
+    arguments = (kind_of(A), kind_of(V), kind_of(STEPS))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(A.dim() == 2, "A has 2 axes: [N, N]")
+        require(V.dim() == 1, "V has 1 axis: [N]")
+        require(STEPS.dim() == 0, "STEPS has 0 axes: []")
+        N = A.shape[0]
+        require(N >= 1, f"the sketch needs N >= 1 (N = {N})")
+        check_tensor("A", A, torch.float32, (N, N), device)
+        check_tensor("V", V, torch.float32, (N,), device)
+        check_tensor("STEPS", STEPS, torch.int64, (), device)
+        check_elements("PRODUCT", (N,))
+        check_elements("LARGEST", ())
+        plan = remembered(PLANS, arguments, (N, {}))
+    N, launches = plan
     check_overlap({"V": V}, {"A": A, "STEPS": STEPS})
     A_dense = A.contiguous()
     V_dense = V.contiguous()
     STEPS_dense = STEPS.contiguous()
-    PRODUCT = allocate("PRODUCT", (N,), torch.float32, device)
+    PRODUCT = torch.empty((N,), dtype=torch.float32, device=device)
     PRODUCT_dense = PRODUCT
-    LARGEST = allocate("LARGEST", (), torch.float32, device)
+    LARGEST = torch.empty((), dtype=torch.float32, device=device)
     LARGEST_dense = LARGEST
 
     # steps = fetch(STEPS[])
@@ -155,51 +168,58 @@ def power_iteration(A: torch.Tensor, V: torch.Tensor, STEPS: torch.Tensor) -> to
     for _ in range(steps):
         # No index of the kernel exceeds this, overshooting lanes included.
         index_bound = N * N + 49 * N + 512
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
         programs = triton.cdiv(N, TM)
         require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
         if programs > 0:
-            with torch.cuda.device_of(A_dense):
-                power_iteration_phase_1_kernel[(programs,)](
-                    A_dense,
-                    V_dense,
-                    PRODUCT_dense,
-                    N,
-                    TM=TM,
-                    TN=TN,
-                    INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                    num_warps=8,
-                )
+            launch_kernel(
+                launches,
+                0,
+                power_iteration_phase_1_kernel,
+                programs,
+                [A_dense, V_dense, PRODUCT_dense],
+                [N],
+                TM=TM,
+                TN=TN,
+                INDEX=index,
+                num_warps=8,
+            )
 
         # No index of the kernel exceeds this, overshooting lanes included.
         index_bound = max(N + 2048, 2 * N + 1024)
-        programs = 1
-        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
-        if programs > 0:
-            with torch.cuda.device_of(PRODUCT_dense):
-                power_iteration_phase_2_kernel[(programs,)](
-                    PRODUCT_dense,
-                    LARGEST_dense,
-                    N,
-                    T=T,
-                    INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                    num_warps=2,
-                )
+        index_2 = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs_2 = 1
+        require(programs_2 < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs_2}")
+        if programs_2 > 0:
+            launch_kernel(
+                launches,
+                1,
+                power_iteration_phase_2_kernel,
+                programs_2,
+                [PRODUCT_dense, LARGEST_dense],
+                [N],
+                T=T,
+                INDEX=index_2,
+                num_warps=2,
+            )
 
         # No index of the kernel exceeds this, overshooting lanes included.
         index_bound = max(N + 1536, 2 * N + 512)
-        programs = triton.cdiv(N, T)
-        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
-        if programs > 0:
-            with torch.cuda.device_of(V_dense):
-                power_iteration_phase_3_kernel[(programs,)](
-                    V_dense,
-                    PRODUCT_dense,
-                    LARGEST_dense,
-                    N,
-                    T=T,
-                    INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                    num_warps=2,
-                )
+        index_3 = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs_3 = triton.cdiv(N, T)
+        require(programs_3 < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs_3}")
+        if programs_3 > 0:
+            launch_kernel(
+                launches,
+                2,
+                power_iteration_phase_3_kernel,
+                programs_3,
+                [V_dense, PRODUCT_dense, LARGEST_dense],
+                [N],
+                T=T,
+                INDEX=index_3,
+                num_warps=2,
+            )
     if V_dense is not V:
         V.copy_(V_dense)
     return V

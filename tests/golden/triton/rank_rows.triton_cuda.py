@@ -75,8 +75,12 @@ def rank_rows_kernel(
     tl.store(SORTED_ptr + i * N + tl.cast(place, tl.int64), x, mask=x_mask)
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
-# check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
+# check_overlap, launch_kernel.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def rank_rows(
@@ -92,38 +96,51 @@ def rank_rows(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 2, "X has 2 axes: [M, N]")
-    M, N = X.shape
     device = X.device
-    check_tensor("X", X, torch.float32, (M, N), device)
+    arguments = (kind_of(X), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 2, "X has 2 axes: [M, N]")
+        M, N = X.shape
+        check_tensor("X", X, torch.float32, (M, N), device)
+        if out is None:
+            check_elements("SORTED", (M, N))
+            check_elements("RANK", (M, N))
+        else:
+            SORTED, RANK = out
+            check_tensor("SORTED", SORTED, torch.float32, (M, N), device)
+            check_tensor("RANK", RANK, torch.int64, (M, N), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(M * N + 2 * M + N + 2, M * N + N + 384, 2 * N + 128)
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = M * triton.cdiv(N, T)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, N, index, programs, {}))
+    M, N, index, programs, launches = plan
     if out is None:
-        SORTED = allocate("SORTED", (M, N), torch.float32, device)
-        RANK = allocate("RANK", (M, N), torch.int64, device)
+        SORTED = torch.empty((M, N), dtype=torch.float32, device=device)
+        RANK = torch.empty((M, N), dtype=torch.int64, device=device)
     else:
         SORTED, RANK = out
-        check_tensor("SORTED", SORTED, torch.float32, (M, N), device)
-        check_tensor("RANK", RANK, torch.int64, (M, N), device)
         check_overlap({"SORTED": SORTED, "RANK": RANK}, {"X": X})
     X_dense = X.contiguous()
     SORTED_dense = row_major(SORTED)
     RANK_dense = row_major(RANK)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(M * N + 2 * M + N + 2, M * N + N + 384, 2 * N + 128)
-    programs = M * triton.cdiv(N, T)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        with torch.cuda.device_of(X_dense):
-            rank_rows_kernel[(programs,)](
-                X_dense,
-                SORTED_dense,
-                RANK_dense,
-                N,
-                T=T,
-                U=U,
-                INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                num_warps=16,
-            )
+        launch_kernel(
+            launches,
+            0,
+            rank_rows_kernel,
+            programs,
+            [X_dense, SORTED_dense, RANK_dense],
+            [N],
+            T=T,
+            U=U,
+            INDEX=index,
+            num_warps=16,
+        )
     if SORTED_dense is not SORTED:
         SORTED.copy_(SORTED_dense)
     if RANK_dense is not RANK:

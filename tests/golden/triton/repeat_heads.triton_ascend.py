@@ -55,8 +55,12 @@ def repeat_heads_kernel(
         )
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def repeat_heads(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -67,36 +71,39 @@ def repeat_heads(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.T
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 4, "X has 4 axes: [B, H, S, D]")
-    B, H, S, D = X.shape
     device = X.device
-    check_tensor("X", X, torch.float32, (B, H, S, D), device)
+    arguments = (kind_of(X), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 4, "X has 4 axes: [B, H, S, D]")
+        B, H, S, D = X.shape
+        check_tensor("X", X, torch.float32, (B, H, S, D), device)
+        if out is None:
+            check_elements("Y", (B, H * COPIES, S, D))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (B, H * COPIES, S, D), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(
+            B, H, S, D, B * D * H * S + 2 * B * H + D * S + 2, 4 * B * D * H * S + 9 * D * S + 3072
+        )
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = B * H * triton.cdiv(S * D, T)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (B, H, S, D, index, programs))
+    B, H, S, D, index, programs = plan
     if out is None:
-        Y = allocate("Y", (B, H * COPIES, S, D), torch.float32, device)
+        Y = torch.empty((B, H * COPIES, S, D), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (B, H * COPIES, S, D), device)
         check_overlap({"Y": Y}, {"X": X})
     X_dense = X.contiguous()
     Y_dense = row_major(Y)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(
-        B, H, S, D, B * D * H * S + 2 * B * H + D * S + 2, 4 * B * D * H * S + 9 * D * S + 3072
-    )
-    programs = B * H * triton.cdiv(S * D, T)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         repeat_heads_kernel[(min(programs, 40),)](
-            X_dense,
-            Y_dense,
-            B,
-            H,
-            S,
-            D,
-            COPIES=COPIES,
-            T=T,
-            INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
+            X_dense, Y_dense, B, H, S, D, COPIES=COPIES, T=T, INDEX=index
         )
     if Y_dense is not Y:
         Y.copy_(Y_dense)

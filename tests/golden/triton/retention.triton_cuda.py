@@ -122,8 +122,12 @@ def retention_kernel(
         state = state * kept + block
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
-# check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
+# check_overlap, launch_kernel.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def retention(
@@ -144,22 +148,43 @@ def retention(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(Q.dim() == 3, "Q has 3 axes: [H, N, D]")
-    require(K.dim() == 3, "K has 3 axes: [H, N, D]")
-    require(V.dim() == 3, "V has 3 axes: [H, N, D]")
-    require(GAMMA.dim() == 1, "GAMMA has 1 axis: [H]")
-    H, N, D = Q.shape
-    require(D <= 64, f"the sketch needs D <= 64 (D = {D})")
     device = Q.device
-    check_tensor("Q", Q, torch.float32, (H, N, D), device)
-    check_tensor("K", K, torch.float32, (H, N, D), device)
-    check_tensor("V", V, torch.float32, (H, N, D), device)
-    check_tensor("GAMMA", GAMMA, torch.float32, (H,), device)
+    arguments = (kind_of(Q), kind_of(K), kind_of(V), kind_of(GAMMA), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(Q.dim() == 3, "Q has 3 axes: [H, N, D]")
+        require(K.dim() == 3, "K has 3 axes: [H, N, D]")
+        require(V.dim() == 3, "V has 3 axes: [H, N, D]")
+        require(GAMMA.dim() == 1, "GAMMA has 1 axis: [H]")
+        H, N, D = Q.shape
+        require(D <= 64, f"the sketch needs D <= 64 (D = {D})")
+        check_tensor("Q", Q, torch.float32, (H, N, D), device)
+        check_tensor("K", K, torch.float32, (H, N, D), device)
+        check_tensor("V", V, torch.float32, (H, N, D), device)
+        check_tensor("GAMMA", GAMMA, torch.float32, (H,), device)
+        if out is None:
+            check_elements("Y", (H, N, D))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (H, N, D), device)
+        D_BLOCK = max(triton.next_power_of_2(D), 32)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(
+            D * H + D + 2 * H + 2,
+            D * H * N + D * N + 130 * D,
+            D * H * N + D * N + 129 * D + 96,
+            2 * N + 225,
+        )
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = H * triton.cdiv(D, TD)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (H, N, D, D_BLOCK, index, programs, {}))
+    H, N, D, D_BLOCK, index, programs, launches = plan
     if out is None:
-        Y = allocate("Y", (H, N, D), torch.float32, device)
+        Y = torch.empty((H, N, D), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (H, N, D), device)
         check_overlap({"Y": Y}, {"Q": Q, "K": K, "V": V, "GAMMA": GAMMA})
     Q_dense = Q.contiguous()
     K_dense = K.contiguous()
@@ -167,34 +192,21 @@ def retention(
     GAMMA_dense = GAMMA.contiguous()
     Y_dense = row_major(Y)
 
-    D_BLOCK = max(triton.next_power_of_2(D), 32)
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(
-        D * H + D + 2 * H + 2,
-        D * H * N + D * N + 130 * D,
-        D * H * N + D * N + 129 * D + 96,
-        2 * N + 225,
-    )
-    programs = H * triton.cdiv(D, TD)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        with torch.cuda.device_of(Q_dense):
-            retention_kernel[(programs,)](
-                Q_dense,
-                K_dense,
-                V_dense,
-                GAMMA_dense,
-                Y_dense,
-                H,
-                N,
-                D,
-                T=T,
-                TD=TD,
-                D_BLOCK=D_BLOCK,
-                INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                num_warps=4,
-                num_stages=4,
-            )
+        launch_kernel(
+            launches,
+            0,
+            retention_kernel,
+            programs,
+            [Q_dense, K_dense, V_dense, GAMMA_dense, Y_dense],
+            [H, N, D],
+            T=T,
+            TD=TD,
+            D_BLOCK=D_BLOCK,
+            INDEX=index,
+            num_warps=4,
+            num_stages=4,
+        )
     if Y_dense is not Y:
         Y.copy_(Y_dense)
     return Y

@@ -42,8 +42,12 @@ def roll_kernel(
         tl.store(Y_ptr + x_at_, x, mask=t_lanes < N - j * T)
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def roll(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -54,29 +58,38 @@ def roll(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 2, "X has 2 axes: [M, N]")
-    M, N = X.shape
     device = X.device
-    check_tensor("X", X, torch.float32, (M, N), device)
+    arguments = (kind_of(X), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 2, "X has 2 axes: [M, N]")
+        M, N = X.shape
+        check_tensor("X", X, torch.float32, (M, N), device)
+        if out is None:
+            check_elements("Y", (M, N))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (M, N), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(M * N + 2 * M + N + 2, M * N + N + 3073, 2 * N + 1024)
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = M * triton.cdiv(N, T)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, N, index, programs))
+    M, N, index, programs = plan
     if out is None:
-        Y = allocate("Y", (M, N), torch.float32, device)
+        Y = torch.empty((M, N), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (M, N), device)
         check_overlap({"Y": Y}, {"X": X})
     X_dense = X.contiguous()
     Y_dense = row_major(Y)
     X_dense = with_an_element(X_dense)
     Y_dense = with_an_element(Y_dense)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(M * N + 2 * M + N + 2, M * N + N + 3073, 2 * N + 1024)
-    programs = M * triton.cdiv(N, T)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        roll_kernel[(min(programs, 40),)](
-            X_dense, Y_dense, M, N, T=T, INDEX=tl.int64 if index_bound >= 2**31 else tl.int32
-        )
+        roll_kernel[(min(programs, 40),)](X_dense, Y_dense, M, N, T=T, INDEX=index)
     if Y_dense is not Y:
         Y.copy_(Y_dense)
     return Y

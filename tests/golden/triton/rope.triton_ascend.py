@@ -96,8 +96,12 @@ def rope_kernel(
             )
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def rope(
@@ -116,44 +120,58 @@ def rope(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 4, "X has 4 axes: [B, S, H, 2*HALF]")
-    require(COS.dim() == 2, "COS has 2 axes: [S, HALF]")
-    require(SIN.dim() == 2, "SIN has 2 axes: [S, HALF]")
-    B = X.shape[0]
-    S = X.shape[1]
-    H = X.shape[2]
-    HALF = COS.shape[1]
-    require(HALF <= 256, f"the sketch needs HALF <= 256 (HALF = {HALF})")
     device = X.device
-    check_tensor("X", X, torch.float32, (B, S, H, 2 * HALF), device)
-    check_tensor("COS", COS, torch.float32, (S, HALF), device)
-    check_tensor("SIN", SIN, torch.float32, (S, HALF), device)
+    arguments = (kind_of(X), kind_of(COS), kind_of(SIN), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 4, "X has 4 axes: [B, S, H, 2*HALF]")
+        require(COS.dim() == 2, "COS has 2 axes: [S, HALF]")
+        require(SIN.dim() == 2, "SIN has 2 axes: [S, HALF]")
+        B = X.shape[0]
+        S = X.shape[1]
+        H = X.shape[2]
+        HALF = COS.shape[1]
+        require(HALF <= 256, f"the sketch needs HALF <= 256 (HALF = {HALF})")
+        check_tensor("X", X, torch.float32, (B, S, H, 2 * HALF), device)
+        check_tensor("COS", COS, torch.float32, (S, HALF), device)
+        check_tensor("SIN", SIN, torch.float32, (S, HALF), device)
+        if out is None:
+            check_elements("Y", (B, S, H, 2 * HALF))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (B, S, H, 2 * HALF), device)
+        HALF_BLOCK = max(triton.next_power_of_2(HALF), 1)
+        EXTENT_2_BLOCK = max(triton.next_power_of_2(2 * HALF), 1)
+        require(
+            2 * HALF <= 1048576,
+            f"the sketch needs 2*HALF <= 1048576, the widest tile (HALF = {HALF})",
+        )
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(
+            B * S + B + S + 1,
+            HALF * S + 2 * HALF,
+            H + 1,
+            2,
+            2 * B * H * HALF * S + 2 * H * HALF * S + 2 * H * HALF + 6 * HALF,
+        )
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = B * S
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(
+            PLANS, arguments, (B, S, H, HALF, HALF_BLOCK, EXTENT_2_BLOCK, index, programs)
+        )
+    B, S, H, HALF, HALF_BLOCK, EXTENT_2_BLOCK, index, programs = plan
     if out is None:
-        Y = allocate("Y", (B, S, H, 2 * HALF), torch.float32, device)
+        Y = torch.empty((B, S, H, 2 * HALF), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (B, S, H, 2 * HALF), device)
         check_overlap({"Y": Y}, {"X": X, "COS": COS, "SIN": SIN})
     X_dense = X.contiguous()
     COS_dense = COS.contiguous()
     SIN_dense = SIN.contiguous()
     Y_dense = row_major(Y)
 
-    HALF_BLOCK = max(triton.next_power_of_2(HALF), 1)
-    EXTENT_2_BLOCK = max(triton.next_power_of_2(2 * HALF), 1)
-    require(
-        2 * HALF <= 1048576, f"the sketch needs 2*HALF <= 1048576, the widest tile (HALF = {HALF})"
-    )
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(
-        B * S + B + S + 1,
-        HALF * S + 2 * HALF,
-        H + 1,
-        2,
-        2 * B * H * HALF * S + 2 * H * HALF * S + 2 * H * HALF + 6 * HALF,
-    )
-    programs = B * S
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         rope_kernel[(min(programs, 40),)](
             X_dense,
@@ -166,7 +184,7 @@ def rope(
             HALF,
             HALF_BLOCK=HALF_BLOCK,
             EXTENT_2_BLOCK=EXTENT_2_BLOCK,
-            INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
+            INDEX=index,
         )
     if Y_dense is not Y:
         Y.copy_(Y_dense)

@@ -59,8 +59,12 @@ def rounding_kernel(
     tl.store(SIGN_ptr + i * T + t_lanes, y, mask=t_lanes < N - i * T)
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
-# check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
+# check_overlap, launch_kernel.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def rounding(
@@ -80,25 +84,45 @@ def rounding(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 1, "X has 1 axis: [N]")
-    (N,) = X.shape
     device = X.device
-    check_tensor("X", X, torch.float32, (N,), device)
+    arguments = (kind_of(X), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 1, "X has 1 axis: [N]")
+        (N,) = X.shape
+        check_tensor("X", X, torch.float32, (N,), device)
+        if out is None:
+            check_elements("FLOOR", (N,))
+            check_elements("CEIL", (N,))
+            check_elements("ROUND", (N,))
+            check_elements("TRUNC", (N,))
+            check_elements("FRACTION", (N,))
+            check_elements("SIGN", (N,))
+        else:
+            FLOOR, CEIL, ROUND, TRUNC, FRACTION, SIGN = out
+            check_tensor("FLOOR", FLOOR, torch.float32, (N,), device)
+            check_tensor("CEIL", CEIL, torch.float32, (N,), device)
+            check_tensor("ROUND", ROUND, torch.float32, (N,), device)
+            check_tensor("TRUNC", TRUNC, torch.float32, (N,), device)
+            check_tensor("FRACTION", FRACTION, torch.float32, (N,), device)
+            check_tensor("SIGN", SIGN, torch.float32, (N,), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(N + 3072, 2 * N + 1024)
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = triton.cdiv(N, T)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, index, programs, {}))
+    N, index, programs, launches = plan
     if out is None:
-        FLOOR = allocate("FLOOR", (N,), torch.float32, device)
-        CEIL = allocate("CEIL", (N,), torch.float32, device)
-        ROUND = allocate("ROUND", (N,), torch.float32, device)
-        TRUNC = allocate("TRUNC", (N,), torch.float32, device)
-        FRACTION = allocate("FRACTION", (N,), torch.float32, device)
-        SIGN = allocate("SIGN", (N,), torch.float32, device)
+        FLOOR = torch.empty((N,), dtype=torch.float32, device=device)
+        CEIL = torch.empty((N,), dtype=torch.float32, device=device)
+        ROUND = torch.empty((N,), dtype=torch.float32, device=device)
+        TRUNC = torch.empty((N,), dtype=torch.float32, device=device)
+        FRACTION = torch.empty((N,), dtype=torch.float32, device=device)
+        SIGN = torch.empty((N,), dtype=torch.float32, device=device)
     else:
         FLOOR, CEIL, ROUND, TRUNC, FRACTION, SIGN = out
-        check_tensor("FLOOR", FLOOR, torch.float32, (N,), device)
-        check_tensor("CEIL", CEIL, torch.float32, (N,), device)
-        check_tensor("ROUND", ROUND, torch.float32, (N,), device)
-        check_tensor("TRUNC", TRUNC, torch.float32, (N,), device)
-        check_tensor("FRACTION", FRACTION, torch.float32, (N,), device)
-        check_tensor("SIGN", SIGN, torch.float32, (N,), device)
         check_overlap(
             {
                 "FLOOR": FLOOR,
@@ -118,13 +142,13 @@ def rounding(
     FRACTION_dense = row_major(FRACTION)
     SIGN_dense = row_major(SIGN)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(N + 3072, 2 * N + 1024)
-    programs = triton.cdiv(N, T)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        with torch.cuda.device_of(X_dense):
-            rounding_kernel[(programs,)](
+        launch_kernel(
+            launches,
+            0,
+            rounding_kernel,
+            programs,
+            [
                 X_dense,
                 FLOOR_dense,
                 CEIL_dense,
@@ -132,11 +156,12 @@ def rounding(
                 TRUNC_dense,
                 FRACTION_dense,
                 SIGN_dense,
-                N,
-                T=T,
-                INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                num_warps=4,
-            )
+            ],
+            [N],
+            T=T,
+            INDEX=index,
+            num_warps=4,
+        )
     if FLOOR_dense is not FLOOR:
         FLOOR.copy_(FLOOR_dense)
     if CEIL_dense is not CEIL:

@@ -71,8 +71,12 @@ def row_products_kernel(
     tl.store(INFINITE_ptr + i * TM + tm_lanes, infinite, mask=tm_lanes < M - i * TM)
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
-# check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
+# check_overlap, launch_kernel.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def row_products(
@@ -88,39 +92,51 @@ def row_products(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 2, "X has 2 axes: [M, N]")
-    M, N = X.shape
     device = X.device
-    check_tensor("X", X, torch.float32, (M, N), device)
+    arguments = (kind_of(X), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 2, "X has 2 axes: [M, N]")
+        M, N = X.shape
+        check_tensor("X", X, torch.float32, (M, N), device)
+        if out is None:
+            check_elements("PRODUCT", (M,))
+            check_elements("INFINITE", (M,))
+        else:
+            PRODUCT, INFINITE = out
+            check_tensor("PRODUCT", PRODUCT, torch.float32, (M,), device)
+            check_tensor("INFINITE", INFINITE, torch.bool, (M,), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(M * N + 49 * N + 512, 2 * M + 16, M + 48)
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = triton.cdiv(M, TM)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, N, index, programs, {}))
+    M, N, index, programs, launches = plan
     if out is None:
-        PRODUCT = allocate("PRODUCT", (M,), torch.float32, device)
-        INFINITE = allocate("INFINITE", (M,), torch.bool, device)
+        PRODUCT = torch.empty((M,), dtype=torch.float32, device=device)
+        INFINITE = torch.empty((M,), dtype=torch.bool, device=device)
     else:
         PRODUCT, INFINITE = out
-        check_tensor("PRODUCT", PRODUCT, torch.float32, (M,), device)
-        check_tensor("INFINITE", INFINITE, torch.bool, (M,), device)
         check_overlap({"PRODUCT": PRODUCT, "INFINITE": INFINITE}, {"X": X})
     X_dense = X.contiguous()
     PRODUCT_dense = row_major(PRODUCT)
     INFINITE_dense = row_major(INFINITE)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(M * N + 49 * N + 512, 2 * M + 16, M + 48)
-    programs = triton.cdiv(M, TM)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        with torch.cuda.device_of(X_dense):
-            row_products_kernel[(programs,)](
-                X_dense,
-                PRODUCT_dense,
-                INFINITE_dense,
-                M,
-                N,
-                TM=TM,
-                TN=TN,
-                INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                num_warps=8,
-            )
+        launch_kernel(
+            launches,
+            0,
+            row_products_kernel,
+            programs,
+            [X_dense, PRODUCT_dense, INFINITE_dense],
+            [M, N],
+            TM=TM,
+            TN=TN,
+            INDEX=index,
+            num_warps=8,
+        )
     if PRODUCT_dense is not PRODUCT:
         PRODUCT.copy_(PRODUCT_dense)
     if INFINITE_dense is not INFINITE:

@@ -61,7 +61,12 @@ def scatter_add_kernel(
         tl.atomic_add(TOTAL_ptr + x_at, x, mask=x_mask)
 
 
-# The library: LaunchError, require, check_elements, check_tensor, with_an_element, check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered,
+# with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def scatter_add(TOTAL: torch.Tensor, INDEX_: torch.Tensor, SRC: torch.Tensor) -> torch.Tensor:
@@ -72,36 +77,35 @@ def scatter_add(TOTAL: torch.Tensor, INDEX_: torch.Tensor, SRC: torch.Tensor) ->
     SRC: [N, D] f32
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(TOTAL.dim() == 2, "TOTAL has 2 axes: [R, D]")
-    require(INDEX_.dim() == 1, "INDEX has 1 axis: [N]")
-    require(SRC.dim() == 2, "SRC has 2 axes: [N, D]")
-    R, D = TOTAL.shape
-    (N,) = INDEX_.shape
     device = TOTAL.device
-    check_tensor("TOTAL", TOTAL, torch.float32, (R, D), device)
-    check_tensor("INDEX", INDEX_, torch.int64, (N,), device)
-    check_tensor("SRC", SRC, torch.float32, (N, D), device)
+    arguments = (kind_of(TOTAL), kind_of(INDEX_), kind_of(SRC))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(TOTAL.dim() == 2, "TOTAL has 2 axes: [R, D]")
+        require(INDEX_.dim() == 1, "INDEX has 1 axis: [N]")
+        require(SRC.dim() == 2, "SRC has 2 axes: [N, D]")
+        R, D = TOTAL.shape
+        (N,) = INDEX_.shape
+        check_tensor("TOTAL", TOTAL, torch.float32, (R, D), device)
+        check_tensor("INDEX", INDEX_, torch.int64, (N,), device)
+        check_tensor("SRC", SRC, torch.float32, (N, D), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(D * N + D + N + 4, N + 96, 2 * N + 32, D * N + 97 * D + 384, R, D * R)
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = triton.cdiv(N, TN) * triton.cdiv(D, TD)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (R, D, N, index, programs))
+    R, D, N, index, programs = plan
     check_overlap({"TOTAL": TOTAL}, {"INDEX": INDEX_, "SRC": SRC})
     TOTAL_dense = TOTAL.contiguous()
     INDEX_dense = INDEX_.contiguous()
     SRC_dense = SRC.contiguous()
     TOTAL_dense = with_an_element(TOTAL_dense)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(D * N + D + N + 4, N + 96, 2 * N + 32, D * N + 97 * D + 384, R, D * R)
-    programs = triton.cdiv(N, TN) * triton.cdiv(D, TD)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         scatter_add_kernel[(min(programs, 40),)](
-            TOTAL_dense,
-            INDEX_dense,
-            SRC_dense,
-            R,
-            N,
-            D,
-            TN=TN,
-            TD=TD,
-            INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
+            TOTAL_dense, INDEX_dense, SRC_dense, R, N, D, TN=TN, TD=TD, INDEX=index
         )
     if TOTAL_dense is not TOTAL:
         TOTAL.copy_(TOTAL_dense)

@@ -65,8 +65,12 @@ def segment_max_kernel(
         )
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def segment_max(
@@ -85,20 +89,35 @@ def segment_max(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 1, "X has 1 axis: [N]")
-    require(SEGMENT.dim() == 1, "SEGMENT has 1 axis: [N]")
-    require(WEIGHT.dim() == 1, "WEIGHT has 1 axis: [S]")
-    (N,) = X.shape
-    (S,) = WEIGHT.shape
     device = X.device
-    check_tensor("X", X, torch.float32, (N,), device)
-    check_tensor("SEGMENT", SEGMENT, torch.int32, (N,), device)
-    check_tensor("WEIGHT", WEIGHT, torch.float32, (S,), device)
+    arguments = (kind_of(X), kind_of(SEGMENT), kind_of(WEIGHT), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 1, "X has 1 axis: [N]")
+        require(SEGMENT.dim() == 1, "SEGMENT has 1 axis: [N]")
+        require(WEIGHT.dim() == 1, "WEIGHT has 1 axis: [S]")
+        (N,) = X.shape
+        (S,) = WEIGHT.shape
+        check_tensor("X", X, torch.float32, (N,), device)
+        check_tensor("SEGMENT", SEGMENT, torch.int32, (N,), device)
+        check_tensor("WEIGHT", WEIGHT, torch.float32, (S,), device)
+        if out is None:
+            check_elements("Y", (S,))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (S,), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(N + 3072, 2 * N + 1024, S)
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = triton.cdiv(N, T)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, S, index, programs))
+    N, S, index, programs = plan
     if out is None:
-        Y = allocate("Y", (S,), torch.float32, device)
+        Y = torch.empty((S,), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (S,), device)
         check_overlap({"Y": Y}, {"X": X, "SEGMENT": SEGMENT, "WEIGHT": WEIGHT})
     X_dense = X.contiguous()
     SEGMENT_dense = SEGMENT.contiguous()
@@ -108,10 +127,6 @@ def segment_max(
     WEIGHT_dense = with_an_element(WEIGHT_dense)
     Y_dense = with_an_element(Y_dense)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(N + 3072, 2 * N + 1024, S)
-    programs = triton.cdiv(N, T)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         segment_max_kernel[(min(programs, 40),)](
             X_dense,
@@ -123,7 +138,7 @@ def segment_max(
             N,
             S,
             T=T,
-            INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
+            INDEX=index,
         )
     if Y_dense is not Y:
         Y.copy_(Y_dense)

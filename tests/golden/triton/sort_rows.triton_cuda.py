@@ -40,8 +40,12 @@ def sort_rows_kernel(
     tl.store(PLACES_ptr + i * N + n_lanes, place, mask=n_lanes < N)
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
-# check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
+# check_overlap, launch_kernel.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def sort_rows(
@@ -57,39 +61,52 @@ def sort_rows(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 2, "X has 2 axes: [M, N]")
-    M, N = X.shape
-    require(N <= 1024, f"the sketch needs N <= 1024 (N = {N})")
     device = X.device
-    check_tensor("X", X, torch.float32, (M, N), device)
+    arguments = (kind_of(X), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 2, "X has 2 axes: [M, N]")
+        M, N = X.shape
+        require(N <= 1024, f"the sketch needs N <= 1024 (N = {N})")
+        check_tensor("X", X, torch.float32, (M, N), device)
+        if out is None:
+            check_elements("VALUES", (M, N))
+            check_elements("PLACES", (M, N))
+        else:
+            VALUES, PLACES = out
+            check_tensor("VALUES", VALUES, torch.float32, (M, N), device)
+            check_tensor("PLACES", PLACES, torch.int64, (M, N), device)
+        N_BLOCK = max(triton.next_power_of_2(N), 1)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(M + 1, M * N + 2 * N)
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = M
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, N, N_BLOCK, index, programs, {}))
+    M, N, N_BLOCK, index, programs, launches = plan
     if out is None:
-        VALUES = allocate("VALUES", (M, N), torch.float32, device)
-        PLACES = allocate("PLACES", (M, N), torch.int64, device)
+        VALUES = torch.empty((M, N), dtype=torch.float32, device=device)
+        PLACES = torch.empty((M, N), dtype=torch.int64, device=device)
     else:
         VALUES, PLACES = out
-        check_tensor("VALUES", VALUES, torch.float32, (M, N), device)
-        check_tensor("PLACES", PLACES, torch.int64, (M, N), device)
         check_overlap({"VALUES": VALUES, "PLACES": PLACES}, {"X": X})
     X_dense = X.contiguous()
     VALUES_dense = row_major(VALUES)
     PLACES_dense = row_major(PLACES)
 
-    N_BLOCK = max(triton.next_power_of_2(N), 1)
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(M + 1, M * N + 2 * N)
-    programs = M
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        with torch.cuda.device_of(X_dense):
-            sort_rows_kernel[(programs,)](
-                X_dense,
-                VALUES_dense,
-                PLACES_dense,
-                N,
-                N_BLOCK=N_BLOCK,
-                INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                num_warps=min(max(N_BLOCK // 256, 1), 16),
-            )
+        launch_kernel(
+            launches,
+            0,
+            sort_rows_kernel,
+            programs,
+            [X_dense, VALUES_dense, PLACES_dense],
+            [N],
+            N_BLOCK=N_BLOCK,
+            INDEX=index,
+            num_warps=min(max(N_BLOCK // 256, 1), 16),
+        )
     if VALUES_dense is not VALUES:
         VALUES.copy_(VALUES_dense)
     if PLACES_dense is not PLACES:

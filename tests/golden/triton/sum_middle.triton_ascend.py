@@ -53,8 +53,12 @@ def sum_middle_kernel(
         tl.store(Y_ptr + (b * N + j * TN) + tn_lanes, total, mask=tn_lanes < N - j * TN)
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def sum_middle(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -65,35 +69,39 @@ def sum_middle(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Ten
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(X.dim() == 3, "X has 3 axes: [B, M, N]")
-    B, M, N = X.shape
     device = X.device
-    check_tensor("X", X, torch.float32, (B, M, N), device)
+    arguments = (kind_of(X), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 3, "X has 3 axes: [B, M, N]")
+        B, M, N = X.shape
+        check_tensor("X", X, torch.float32, (B, M, N), device)
+        if out is None:
+            check_elements("Y", (B, N))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (B, N), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(
+            B * N + 2 * B + N + 2, B * M * N + M * N + 65 * N + 768, 2 * M + 32, B * N + N + 768
+        )
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = B * triton.cdiv(N, TN)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (B, M, N, index, programs))
+    B, M, N, index, programs = plan
     if out is None:
-        Y = allocate("Y", (B, N), torch.float32, device)
+        Y = torch.empty((B, N), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (B, N), device)
         check_overlap({"Y": Y}, {"X": X})
     X_dense = X.contiguous()
     Y_dense = row_major(Y)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(
-        B * N + 2 * B + N + 2, B * M * N + M * N + 65 * N + 768, 2 * M + 32, B * N + N + 768
-    )
-    programs = B * triton.cdiv(N, TN)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         sum_middle_kernel[(min(programs, 40),)](
-            X_dense,
-            Y_dense,
-            B,
-            M,
-            N,
-            TM=TM,
-            TN=TN,
-            INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
+            X_dense, Y_dense, B, M, N, TM=TM, TN=TN, INDEX=index
         )
     if Y_dense is not Y:
         Y.copy_(Y_dense)

@@ -86,8 +86,12 @@ def triangular_matmul_kernel(
             tl.store(C_ptr + c_at, c, mask=c_mask)
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # with_an_element, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def triangular_matmul(
@@ -104,17 +108,32 @@ def triangular_matmul(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(A.dim() == 2, "A has 2 axes: [N, N]")
-    require(B.dim() == 2, "B has 2 axes: [N, N]")
-    N = A.shape[0]
     device = A.device
-    check_tensor("A", A, torch.float32, (N, N), device)
-    check_tensor("B", B, torch.float32, (N, N), device)
+    arguments = (kind_of(A), kind_of(B), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(A.dim() == 2, "A has 2 axes: [N, N]")
+        require(B.dim() == 2, "B has 2 axes: [N, N]")
+        N = A.shape[0]
+        check_tensor("A", A, torch.float32, (N, N), device)
+        check_tensor("B", B, torch.float32, (N, N), device)
+        if out is None:
+            check_elements("C", (N, N))
+        else:
+            C = out
+            check_tensor("C", C, torch.float32, (N, N), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(N * N + 385 * N + 768, N * N + 769 * N + 640)
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = triton.cdiv(N, T) * max(triton.cdiv(N, T) - 1 + 1, 0)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, index, programs))
+    N, index, programs = plan
     if out is None:
-        C = allocate("C", (N, N), torch.float32, device)
+        C = torch.empty((N, N), dtype=torch.float32, device=device)
     else:
         C = out
-        check_tensor("C", C, torch.float32, (N, N), device)
         check_overlap({"C": C}, {"A": A, "B": B})
     A_dense = A.contiguous()
     B_dense = B.contiguous()
@@ -124,13 +143,9 @@ def triangular_matmul(
     B_dense = with_an_element(B_dense)
     C_dense = with_an_element(C_dense)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(N * N + 385 * N + 768, N * N + 769 * N + 640)
-    programs = triton.cdiv(N, T) * max(triton.cdiv(N, T) - 1 + 1, 0)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         triangular_matmul_kernel[(min(programs, 20),)](
-            A_dense, B_dense, C_dense, N, T=T, INDEX=tl.int64 if index_bound >= 2**31 else tl.int32
+            A_dense, B_dense, C_dense, N, T=T, INDEX=index
         )
     if C_dense is not C:
         C.copy_(C_dense)

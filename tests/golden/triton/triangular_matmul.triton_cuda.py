@@ -77,8 +77,12 @@ def triangular_matmul_kernel(
         )
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
-# check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
+# check_overlap, launch_kernel.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def triangular_matmul(
@@ -95,39 +99,51 @@ def triangular_matmul(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(A.dim() == 2, "A has 2 axes: [N, N]")
-    require(B.dim() == 2, "B has 2 axes: [N, N]")
-    N = A.shape[0]
     device = A.device
-    check_tensor("A", A, torch.float32, (N, N), device)
-    check_tensor("B", B, torch.float32, (N, N), device)
+    arguments = (kind_of(A), kind_of(B), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(A.dim() == 2, "A has 2 axes: [N, N]")
+        require(B.dim() == 2, "B has 2 axes: [N, N]")
+        N = A.shape[0]
+        check_tensor("A", A, torch.float32, (N, N), device)
+        check_tensor("B", B, torch.float32, (N, N), device)
+        if out is None:
+            check_elements("C", (N, N))
+        else:
+            C = out
+            check_tensor("C", C, torch.float32, (N, N), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(N * N + 193 * N + 384, N * N + 385 * N + 320)
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = triton.cdiv(N, T) * max(triton.cdiv(N, T) - 1 + 1, 0)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, index, programs, {}))
+    N, index, programs, launches = plan
     if out is None:
-        C = allocate("C", (N, N), torch.float32, device)
+        C = torch.empty((N, N), dtype=torch.float32, device=device)
     else:
         C = out
-        check_tensor("C", C, torch.float32, (N, N), device)
         check_overlap({"C": C}, {"A": A, "B": B})
     A_dense = A.contiguous()
     B_dense = B.contiguous()
     C_dense = row_major(C)
     C_dense.fill_(0.0)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(N * N + 193 * N + 384, N * N + 385 * N + 320)
-    programs = triton.cdiv(N, T) * max(triton.cdiv(N, T) - 1 + 1, 0)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        with torch.cuda.device_of(A_dense):
-            triangular_matmul_kernel[(programs,)](
-                A_dense,
-                B_dense,
-                C_dense,
-                N,
-                T=T,
-                INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                num_warps=4,
-                num_stages=4,
-            )
+        launch_kernel(
+            launches,
+            0,
+            triangular_matmul_kernel,
+            programs,
+            [A_dense, B_dense, C_dense],
+            [N],
+            T=T,
+            INDEX=index,
+            num_warps=4,
+            num_stages=4,
+        )
     if C_dense is not C:
         C.copy_(C_dense)
     return C

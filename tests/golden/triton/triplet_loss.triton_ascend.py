@@ -94,8 +94,12 @@ def triplet_loss_kernel(
         tl.atomic_add(LOSS_ptr, total)
 
 
-# The library: LaunchError, require, check_elements, check_tensor, plain, check_number, allocate,
-# row_major, check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, plain, check_number, kind_of,
+# remembered, row_major, check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def triplet_loss(
@@ -118,20 +122,35 @@ def triplet_loss(
     """
     margin = check_number("margin", margin)
     eps = check_number("eps", eps)
-    require(ANCHOR.dim() == 2, "ANCHOR has 2 axes: [M, N]")
-    require(POSITIVE.dim() == 2, "POSITIVE has 2 axes: [M, N]")
-    require(NEGATIVE.dim() == 2, "NEGATIVE has 2 axes: [M, N]")
-    M, N = ANCHOR.shape
-    require(M >= 1, f"the sketch needs M >= 1 (M = {M})")
     device = ANCHOR.device
-    check_tensor("ANCHOR", ANCHOR, torch.float32, (M, N), device)
-    check_tensor("POSITIVE", POSITIVE, torch.float32, (M, N), device)
-    check_tensor("NEGATIVE", NEGATIVE, torch.float32, (M, N), device)
+    arguments = (kind_of(ANCHOR), kind_of(POSITIVE), kind_of(NEGATIVE), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(ANCHOR.dim() == 2, "ANCHOR has 2 axes: [M, N]")
+        require(POSITIVE.dim() == 2, "POSITIVE has 2 axes: [M, N]")
+        require(NEGATIVE.dim() == 2, "NEGATIVE has 2 axes: [M, N]")
+        M, N = ANCHOR.shape
+        require(M >= 1, f"the sketch needs M >= 1 (M = {M})")
+        check_tensor("ANCHOR", ANCHOR, torch.float32, (M, N), device)
+        check_tensor("POSITIVE", POSITIVE, torch.float32, (M, N), device)
+        check_tensor("NEGATIVE", NEGATIVE, torch.float32, (M, N), device)
+        if out is None:
+            check_elements("LOSS", ())
+        else:
+            LOSS = out
+            check_tensor("LOSS", LOSS, torch.float32, (), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(M * N + 49 * N + 1024, 2 * M + 16)
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = triton.cdiv(M, TM)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, N, index, programs))
+    M, N, index, programs = plan
     if out is None:
-        LOSS = allocate("LOSS", (), torch.float32, device)
+        LOSS = torch.empty((), dtype=torch.float32, device=device)
     else:
         LOSS = out
-        check_tensor("LOSS", LOSS, torch.float32, (), device)
         check_overlap(
             {"LOSS": LOSS}, {"ANCHOR": ANCHOR, "POSITIVE": POSITIVE, "NEGATIVE": NEGATIVE}
         )
@@ -141,10 +160,6 @@ def triplet_loss(
     LOSS_dense = row_major(LOSS)
     LOSS_dense.fill_(0.0)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(M * N + 49 * N + 1024, 2 * M + 16)
-    programs = triton.cdiv(M, TM)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         triplet_loss_kernel[(min(programs, 40),)](
             ANCHOR_dense,
@@ -157,7 +172,7 @@ def triplet_loss(
             eps,
             TM=TM,
             TN=TN,
-            INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
+            INDEX=index,
         )
     if LOSS_dense is not LOSS:
         LOSS.copy_(LOSS_dense)

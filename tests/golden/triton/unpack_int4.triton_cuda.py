@@ -59,8 +59,12 @@ def unpack_int4_kernel(
         tl.store(Y_ptr + (i * (2 * N) + (2 * j * T + 1)) + t_lanes * 2, y, mask=t_lanes < N - j * T)
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
-# check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
+# check_overlap, launch_kernel.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def unpack_int4(
@@ -77,37 +81,49 @@ def unpack_int4(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(PACKED.dim() == 2, "PACKED has 2 axes: [M, N]")
-    require(SCALE.dim() == 1, "SCALE has 1 axis: [M]")
-    M, N = PACKED.shape
     device = PACKED.device
-    check_tensor("PACKED", PACKED, torch.uint8, (M, N), device)
-    check_tensor("SCALE", SCALE, torch.float32, (M,), device)
+    arguments = (kind_of(PACKED), kind_of(SCALE), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(PACKED.dim() == 2, "PACKED has 2 axes: [M, N]")
+        require(SCALE.dim() == 1, "SCALE has 1 axis: [M]")
+        M, N = PACKED.shape
+        check_tensor("PACKED", PACKED, torch.uint8, (M, N), device)
+        check_tensor("SCALE", SCALE, torch.float32, (M,), device)
+        if out is None:
+            check_elements("Y", (M, 2 * N))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (M, 2 * N), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(M + 1, 2 * M * N + 2 * N + 4097)
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = M
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, N, index, programs, {}))
+    M, N, index, programs, launches = plan
     if out is None:
-        Y = allocate("Y", (M, 2 * N), torch.float32, device)
+        Y = torch.empty((M, 2 * N), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (M, 2 * N), device)
         check_overlap({"Y": Y}, {"PACKED": PACKED, "SCALE": SCALE})
     PACKED_dense = PACKED.contiguous()
     SCALE_dense = SCALE.contiguous()
     Y_dense = row_major(Y)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(M + 1, 2 * M * N + 2 * N + 4097)
-    programs = M
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        with torch.cuda.device_of(PACKED_dense):
-            unpack_int4_kernel[(programs,)](
-                PACKED_dense,
-                SCALE_dense,
-                Y_dense,
-                N,
-                T=T,
-                INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                num_warps=1,
-            )
+        launch_kernel(
+            launches,
+            0,
+            unpack_int4_kernel,
+            programs,
+            [PACKED_dense, SCALE_dense, Y_dense],
+            [N],
+            T=T,
+            INDEX=index,
+            num_warps=2,
+        )
     if Y_dense is not Y:
         Y.copy_(Y_dense)
     return Y

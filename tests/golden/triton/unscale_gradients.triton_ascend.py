@@ -68,8 +68,12 @@ def unscale_gradients_kernel(
         tl.store(FINITE_ptr + i * TM + tm_lanes, finite, mask=tm_lanes < M - i * TM)
 
 
-# The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
+# The library: LaunchError, require, check_elements, check_tensor, kind_of, remembered, row_major,
 # check_overlap.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def unscale_gradients(
@@ -87,29 +91,41 @@ def unscale_gradients(
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
     """
-    require(GRADIENT.dim() == 2, "GRADIENT has 2 axes: [M, N]")
-    require(SCALE.dim() == 2, "SCALE has 2 axes: [M, 1]")
-    M, N = GRADIENT.shape
     device = GRADIENT.device
-    check_tensor("GRADIENT", GRADIENT, torch.bfloat16, (M, N), device)
-    check_tensor("SCALE", SCALE, torch.float32, (1 if SCALE.shape[0] == 1 else M, 1), device)
+    arguments = (kind_of(GRADIENT), kind_of(SCALE), kind_of(out))
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(GRADIENT.dim() == 2, "GRADIENT has 2 axes: [M, N]")
+        require(SCALE.dim() == 2, "SCALE has 2 axes: [M, 1]")
+        M, N = GRADIENT.shape
+        check_tensor("GRADIENT", GRADIENT, torch.bfloat16, (M, N), device)
+        check_tensor("SCALE", SCALE, torch.float32, (1 if SCALE.shape[0] == 1 else M, 1), device)
+        if out is None:
+            check_elements("Y", (M, N))
+            check_elements("FINITE", (M,))
+        else:
+            Y, FINITE = out
+            check_tensor("Y", Y, torch.bfloat16, (M, N), device)
+            check_tensor("FINITE", FINITE, torch.bool, (M,), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(M + 50, 2 * M + 16, M * N + 49 * N + 1024)
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = triton.cdiv(M, TM)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (M, N, index, programs))
+    M, N, index, programs = plan
     if out is None:
-        Y = allocate("Y", (M, N), torch.bfloat16, device)
-        FINITE = allocate("FINITE", (M,), torch.bool, device)
+        Y = torch.empty((M, N), dtype=torch.bfloat16, device=device)
+        FINITE = torch.empty((M,), dtype=torch.bool, device=device)
     else:
         Y, FINITE = out
-        check_tensor("Y", Y, torch.bfloat16, (M, N), device)
-        check_tensor("FINITE", FINITE, torch.bool, (M,), device)
         check_overlap({"Y": Y, "FINITE": FINITE}, {"GRADIENT": GRADIENT, "SCALE": SCALE})
     GRADIENT_dense = GRADIENT.contiguous()
     SCALE_dense = SCALE.contiguous()
     Y_dense = row_major(Y)
     FINITE_dense = row_major(FINITE)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(M + 50, 2 * M + 16, M * N + 49 * N + 1024)
-    programs = triton.cdiv(M, TM)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         unscale_gradients_kernel[(min(programs, 40),)](
             GRADIENT_dense,
@@ -122,7 +138,7 @@ def unscale_gradients(
             N,
             TM=TM,
             TN=TN,
-            INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
+            INDEX=index,
         )
     if Y_dense is not Y:
         Y.copy_(Y_dense)
