@@ -122,7 +122,7 @@ def unpack_int4(
             [N],
             T=T,
             INDEX=index,
-            num_warps=2,
+            num_warps=1,
         )
     if Y_dense is not Y:
         Y.copy_(Y_dense)

@@ -140,7 +140,7 @@ def unscale_gradients(
             TM=TM,
             TN=TN,
             INDEX=index,
-            num_warps=8,
+            num_warps=4,
         )
     if Y_dense is not Y:
         Y.copy_(Y_dense)
