@@ -22,7 +22,7 @@ def turned_axes(phase: Phase) -> tuple[Axis, Axis] | None:
     element by itself; else None."""
     if phase.passes or phase.fold is not None or not phase.place:
         return None
-    columns = {axis.ref: axis for axis in phase.columns}
+    columns: dict[ir.Expr, Axis] = {axis.ref: axis for axis in phase.columns}
     written = columns.get(phase.place[-1])
     lasts = {each.index[-1] for each in elements(phase.result) if each.index}
     if written is None or not lasts <= columns.keys():
