@@ -67,9 +67,9 @@ from sketchc.agents.autosketch.phase import (
 )
 from sketchc.agents.autosketch.repeats import along_columns, without_repeats
 from sketchc.agents.autosketch.rules.recurrences import kept_from_steps
-from sketchc.agents.autosketch.running import axis_along, find_running, is_of_axes
 from sketchc.agents.autosketch.taps import Cut, copied_weight, in_rows, with_taps
 from sketchc.agents.autosketch.templates.attention import find_attention
+from sketchc.agents.autosketch.templates.running import axis_along, find_running, is_of_axes
 from sketchc.base.diagnostics import refuse
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
