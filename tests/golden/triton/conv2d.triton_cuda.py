@@ -8,7 +8,7 @@ import triton.language as tl
 
 TO = 128  # chosen for h200, one of 16, 32, 64, 128
 TP = 128  # chosen for h200, one of 32, 64, 128
-TK = 16  # chosen for h200, one of 16, 32, 64
+TK = 32  # chosen for h200, one of 16, 32, 64
 
 
 # The library: floor_remainder, floor_quotient.
@@ -242,15 +242,15 @@ def conv2d(
         CG,
         KH,
         CG * KH,
-        CG * KH * KW + KH * KW + 48,
-        CG * KH * KW + CG * abs(groups) + 48,
+        CG * KH * KW + KH * KW + 96,
+        CG * KH * KW + CG * abs(groups) + 96,
         abs(stride),
-        CG * KH * KW + KW + 48,
+        CG * KH * KW + KW + 96,
         abs(dilation),
         KH * abs(dilation) + abs(OH) * abs(stride) + abs(padding),
         O_,
         CG * KH * KW * O_,
-        CG * KH * KW * abs(OG) * abs(groups) + CG * KH * KW * abs(OG) + 385 * CG * KH * KW + 48,
+        CG * KH * KW * abs(OG) * abs(groups) + CG * KH * KW * abs(OG) + 385 * CG * KH * KW + 96,
         2 * abs(OG) + 128,
         C,
         H,
@@ -262,7 +262,7 @@ def conv2d(
         + 384 * C * H * W
         + KH * W * abs(dilation)
         + W * abs(OH) * abs(stride)
-        + 48 * H * W
+        + 96 * H * W
         + KW * abs(dilation)
         + W * abs(padding)
         + abs(OW) * abs(stride)

@@ -8,7 +8,7 @@ import triton.language as tl
 
 TP = 128  # chosen for h200, one of 32, 64, 128
 TO = 64  # chosen for h200, one of 16, 32, 64
-TK = 16  # chosen for h200, one of 16, 32, 64
+TK = 32  # chosen for h200, one of 16, 32, 64
 
 
 # The library: floor_remainder, floor_quotient.
@@ -206,8 +206,8 @@ def conv_transpose2d(
         C,
         KH,
         C * KH,
-        C * KH * KW + KH * KW + 48,
-        C * KH * KW + KW + 48,
+        C * KH * KW + KH * KW + 96,
+        C * KH * KW + KW + 96,
         abs(dilation),
         H,
         W,
@@ -218,16 +218,16 @@ def conv_transpose2d(
         + C * H * KH * KW * W
         + 384 * C * H * W
         + KH * W * abs(dilation)
-        + 48 * H * W
+        + 96 * H * W
         + KW * abs(dilation)
         + W * abs(OH)
         + W * abs(padding)
         + abs(OW)
         + abs(padding),
         2 * N * abs(OH) * abs(OW) + 128,
-        2 * C * KH * KW + 16,
+        2 * C * KH * KW + 32,
         C * KH * KW * O_,
-        C * KH * KH * KW * KW * O_ + 49 * KH * KW * O_ + 193 * KH * KW + KW,
+        C * KH * KH * KW * KW * O_ + 97 * KH * KW * O_ + 193 * KH * KW + KW,
         2 * O_ + 64,
         N * O_ * abs(OH) * abs(OW),
         N * O_ * abs(OH) * abs(OH) * abs(OW) * abs(OW)
