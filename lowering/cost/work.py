@@ -348,7 +348,8 @@ class _Counter:
         last = access.subscripts[-1] if access.subscripts else None
         run = lanes[-1] if lanes and not isinstance(last, ir.ScalarSubscript) else 1.0
         stepped = isinstance(last, ir.SliceSubscript) and last.step != ir.Literal(1)
-        indexed = sum(isinstance(s, ir.IndexSubscript) for s in access.subscripts)
+        # Indices of lanes along one axis are added up before lanes of all axes have them.
+        indexed = min(sum(isinstance(s, ir.IndexSubscript) for s in access.subscripts), len(lanes))
         loaded = any(isinstance(s, ir.IndexSubscript) and s.loaded for s in access.subscripts[-1:])
         used = [
             frozenset().union(*(self._depends(e) for e in walk.subscript_parts(s)))
