@@ -100,7 +100,7 @@ class ChooseConstants:
         longest = _axes(sketch, self.sizes or {}, domains)
         free = {c.name for c in sketch.constants if not c.choices}
         shorter = {name: _no_longer(domains[name], longest[name]) for name in longest}
-        domains = domains | {name: shorter[name] for name in shorter if name in free}
+        domains = {**domains, **{name: shorter[name] for name in shorter if name in free}}
         start = {name: min(value, domains[name][-1]) for name, value in start.items()}
         walk_from = {**start, **(points[0] if points else {})}
         descent = Descent(mapped, self.sizes or {}, domains, options, points)
