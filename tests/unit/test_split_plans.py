@@ -119,3 +119,14 @@ def test_the_cost_model_knows_its_rate() -> None:
     assert found["tf32"] < found["f32_split"] < found["ieee"]
     rates = planned(asking("matmul")).hardware.facts["flops"]
     assert 2 * 4096**3 / found["f32_split"] < rates["bf16"] / 6
+
+
+@pytest.mark.parametrize(
+    "sides",
+    [(64, 64, 32), (64, 64, 64), (64, 128, 16), (64, 128, 64), (128, 64, 32), (128, 128, 32)],
+)
+def test_more_than_four_warps_have_sixteen_rows_each(sides: tuple[int, int, int]) -> None:
+    plan = planned(asking("matmul"), **dict(zip(("TM", "TN", "TK"), sides, strict=True)))
+    (phase,) = plan.phases
+    warps = product_options(plan, phase)["num_warps"]
+    assert warps == 4 or 16 * warps <= sides[0]
