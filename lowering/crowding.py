@@ -22,7 +22,8 @@ _ACCUMULATORS = 128
 #: operands that a thread splits: with more, kernels for an H200 kept some of them in memory.
 _ACCUMULATORS_IN_PARTS, _OPERANDS_IN_PARTS = 64, 64
 #: Rows of the result of a product in parts that each warp needs, where there are more warps than
-#: one group of four: with fewer, kernels for an H200 took twice as long and longer (docs/COST.md).
+#: one group of four and no operand comes from several computed indices: with fewer, kernels for an
+#: H200 took twice as long and longer (docs/COST.md).
 _ROWS_IN_PARTS, _GROUP_OF_WARPS = 16, 4
 #: Elements of both operands that a thread reads for a product that no matrix unit takes: its rows
 #: and columns of the result over all the depth. Where an operand is read across its rows, all of
@@ -43,10 +44,18 @@ def crowding(plan: Plan, body: tuple[ir.Statement, ...], values: Values, warps: 
     threads = warps * THREADS_PER_WARP
     shares = [share for each in products for share in _shares(plan, each, values, threads)]
     read = {tile for statement in products for tile in walk.reads(statement)}
-    for statement in statements:
-        if isinstance(statement, ir.Load) and statement.tile in read and _computed(statement) > 1:
-            lanes = math.prod(_extents(plan, statement.tile, values))
-            shares.append(lanes / threads / _INDEXED)
+    indexed = [
+        math.prod(_extents(plan, statement.tile, values)) / threads / _INDEXED
+        for statement in statements
+        if isinstance(statement, ir.Load) and statement.tile in read and _computed(statement) > 1
+    ]
+    if not indexed and warps > _GROUP_OF_WARPS:
+        shares += [
+            warps * _ROWS_IN_PARTS / _extents(plan, each.destination, values)[-2]
+            for each in products
+            if precision_class(plan, each) == SPLIT
+        ]
+    shares += indexed
     return math.log2(max([1.0, *shares]))
 
 
