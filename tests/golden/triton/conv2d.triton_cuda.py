@@ -135,8 +135,12 @@ def conv2d_kernel(
     )
 
 
-# The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, allocate,
-# row_major, absent, check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, kind_of,
+# remembered, row_major, absent, check_overlap, launch_kernel.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def conv2d(
@@ -163,58 +167,140 @@ def conv2d(
     padding = check_integer("padding", padding)
     dilation = check_integer("dilation", dilation)
     groups = check_integer("groups", groups)
-    require(X.dim() == 4, "X has 4 axes: [N, C, H, W]")
-    require(WEIGHT.dim() == 4, "WEIGHT has 4 axes: [O, CG, KH, KW]")
-    BIAS_given = BIAS is not None
-    require(BIAS is None or BIAS.dim() == 1, "BIAS has 1 axis: [O]")
-    N, C, H, W = X.shape
-    O_, CG, KH, KW = WEIGHT.shape
-    require(groups >= 1, f"the sketch needs groups >= 1 (groups = {groups})")
-    require(stride >= 1, f"the sketch needs stride >= 1 (stride = {stride})")
-    require(
-        groups >= 1 and stride >= 1 and dilation >= 1 and padding >= 0,
-        "the sketch needs groups >= 1 and stride >= 1 and dilation >= 1 and padding >= 0",
-    )
-    require(KH * KW >= 1, f"the sketch needs KH*KW >= 1 (KH = {KH}, KW = {KW})")
-    require(KW >= 1, f"the sketch needs KW >= 1 (KW = {KW})")
-    require(KH >= 1, f"the sketch needs KH >= 1 (KH = {KH})")
-    OG = O_ // groups
-    require(
-        C == CG * groups and O_ == OG * groups, "the sketch needs C == CG*groups and O == OG*groups"
-    )
-    OH = (H + 2 * padding - dilation * (KH - 1) - 1) // stride + 1
-    require(OH >= 0, f"the sketch needs OH >= 0 (OH = {OH})")
-    require(OH >= 1, f"the sketch needs OH >= 1 (OH = {OH})")
-    OW = (W + 2 * padding - dilation * (KW - 1) - 1) // stride + 1
-    require(OW >= 0, f"the sketch needs OW >= 0 (OW = {OW})")
-    require(OH * OW >= 1, f"the sketch needs OH*OW >= 1 (OH = {OH}, OW = {OW})")
-    require(OW >= 1, f"the sketch needs OW >= 1 (OW = {OW})")
-    largest = (
-        N * OG * OH * OW * groups
-        + N * OH * OW * groups
-        + CG * groups
-        + KH * dilation
-        + KW * dilation
-        + OG * groups
-        + OH * stride
-        + OW * stride
-        + 2 * OG
-        + dilation
-        + groups
-        + 2 * padding
-        + stride
-    )
-    require(largest < 2**63 - 2**49, "the sketch needs integers that stay within 64 bits")
     device = X.device
-    check_tensor("X", X, torch.float32, (N, C, H, W), device)
-    check_tensor("WEIGHT", WEIGHT, torch.float32, (O_, CG, KH, KW), device)
-    if BIAS_given:
-        check_tensor("BIAS", BIAS, torch.float32, (O_,), device)
+    arguments = (
+        kind_of(X),
+        kind_of(WEIGHT),
+        kind_of(BIAS),
+        kind_of(out),
+        stride,
+        padding,
+        dilation,
+        groups,
+    )
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 4, "X has 4 axes: [N, C, H, W]")
+        require(WEIGHT.dim() == 4, "WEIGHT has 4 axes: [O, CG, KH, KW]")
+        BIAS_given = BIAS is not None
+        require(BIAS is None or BIAS.dim() == 1, "BIAS has 1 axis: [O]")
+        N, C, H, W = X.shape
+        O_, CG, KH, KW = WEIGHT.shape
+        require(groups >= 1, f"the sketch needs groups >= 1 (groups = {groups})")
+        require(stride >= 1, f"the sketch needs stride >= 1 (stride = {stride})")
+        require(
+            groups >= 1 and stride >= 1 and dilation >= 1 and padding >= 0,
+            "the sketch needs groups >= 1 and stride >= 1 and dilation >= 1 and padding >= 0",
+        )
+        require(KH * KW >= 1, f"the sketch needs KH*KW >= 1 (KH = {KH}, KW = {KW})")
+        require(KW >= 1, f"the sketch needs KW >= 1 (KW = {KW})")
+        require(KH >= 1, f"the sketch needs KH >= 1 (KH = {KH})")
+        OG = O_ // groups
+        require(
+            C == CG * groups and O_ == OG * groups,
+            "the sketch needs C == CG*groups and O == OG*groups",
+        )
+        OH = (H + 2 * padding - dilation * (KH - 1) - 1) // stride + 1
+        require(OH >= 0, f"the sketch needs OH >= 0 (OH = {OH})")
+        require(OH >= 1, f"the sketch needs OH >= 1 (OH = {OH})")
+        OW = (W + 2 * padding - dilation * (KW - 1) - 1) // stride + 1
+        require(OW >= 0, f"the sketch needs OW >= 0 (OW = {OW})")
+        require(OH * OW >= 1, f"the sketch needs OH*OW >= 1 (OH = {OH}, OW = {OW})")
+        require(OW >= 1, f"the sketch needs OW >= 1 (OW = {OW})")
+        largest = (
+            N * OG * OH * OW * groups
+            + N * OH * OW * groups
+            + CG * groups
+            + KH * dilation
+            + KW * dilation
+            + OG * groups
+            + OH * stride
+            + OW * stride
+            + 2 * OG
+            + dilation
+            + groups
+            + 2 * padding
+            + stride
+        )
+        require(largest < 2**63 - 2**49, "the sketch needs integers that stay within 64 bits")
+        check_tensor("X", X, torch.float32, (N, C, H, W), device)
+        check_tensor("WEIGHT", WEIGHT, torch.float32, (O_, CG, KH, KW), device)
+        if BIAS_given:
+            check_tensor("BIAS", BIAS, torch.float32, (O_,), device)
+        if out is None:
+            check_elements("Y", (N, O_, OH, OW))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (N, O_, OH, OW), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(
+            N,
+            abs(OH),
+            N * abs(OH),
+            N * abs(OG) * abs(OH) * abs(OW) * abs(groups)
+            + N * abs(OG) * abs(OH) * abs(OW)
+            + N * abs(OH) * abs(OW) * abs(groups)
+            + N * abs(OH) * abs(OW)
+            + abs(OG) * abs(groups)
+            + abs(OG)
+            + 4 * abs(groups)
+            + 4,
+            N * abs(OH) * abs(OW) + abs(OH) * abs(OW) + 384,
+            N * abs(OH) * abs(OW) + abs(OW) + 384,
+            abs(OG) * abs(groups) + abs(OG) + 384,
+            CG,
+            KH,
+            CG * KH,
+            CG * KH * KW + KH * KW + 96,
+            CG * KH * KW + CG * abs(groups) + 96,
+            abs(stride),
+            CG * KH * KW + KW + 96,
+            abs(dilation),
+            KH * abs(dilation) + abs(OH) * abs(stride) + abs(padding),
+            O_,
+            CG * KH * KW * O_,
+            CG * KH * KW * abs(OG) * abs(groups) + CG * KH * KW * abs(OG) + 385 * CG * KH * KW + 96,
+            2 * abs(OG) + 128,
+            C,
+            H,
+            W,
+            C * H * N * W,
+            C * H * N * W * abs(OH) * abs(OW)
+            + CG * H * KH * KW * W
+            + CG * H * W * abs(groups)
+            + 384 * C * H * W
+            + KH * W * abs(dilation)
+            + W * abs(OH) * abs(stride)
+            + 96 * H * W
+            + KW * abs(dilation)
+            + W * abs(padding)
+            + abs(OW) * abs(stride)
+            + abs(padding),
+            2 * N * abs(OH) * abs(OW) + 128,
+            N * O_ * abs(OH) * abs(OW),
+            N * O_ * abs(OH) * abs(OH) * abs(OW) * abs(OW)
+            + abs(OG) * abs(OH) * abs(OW) * abs(groups)
+            + 384 * O_ * abs(OH) * abs(OW)
+            + abs(OG) * abs(OH) * abs(OW)
+            + 385 * abs(OH) * abs(OW)
+            + abs(OW),
+        )
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = (
+            max(groups, 0) * max(triton.cdiv(OG, TO), 0) * max(triton.cdiv(N * OH * OW, TP), 0)
+        )
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(
+            PLANS,
+            arguments,
+            (BIAS_given, N, C, H, W, O_, CG, KH, KW, OG, OH, OW, index, programs, {}),
+        )
+    BIAS_given, N, C, H, W, O_, CG, KH, KW, OG, OH, OW, index, programs, launches = plan
     if out is None:
-        Y = allocate("Y", (N, O_, OH, OW), torch.float32, device)
+        Y = torch.empty((N, O_, OH, OW), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (N, O_, OH, OW), device)
         check_overlap(
             {"Y": Y}, {"X": X, "WEIGHT": WEIGHT, **({"BIAS": BIAS} if BIAS_given else {})}
         )
@@ -223,90 +309,22 @@ def conv2d(
     BIAS_dense = BIAS.contiguous() if BIAS_given else absent(torch.float32, device)
     Y_dense = row_major(Y)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(
-        N,
-        abs(OH),
-        N * abs(OH),
-        N * abs(OG) * abs(OH) * abs(OW) * abs(groups)
-        + N * abs(OG) * abs(OH) * abs(OW)
-        + N * abs(OH) * abs(OW) * abs(groups)
-        + N * abs(OH) * abs(OW)
-        + abs(OG) * abs(groups)
-        + abs(OG)
-        + 4 * abs(groups)
-        + 4,
-        N * abs(OH) * abs(OW) + abs(OH) * abs(OW) + 384,
-        N * abs(OH) * abs(OW) + abs(OW) + 384,
-        abs(OG) * abs(groups) + abs(OG) + 384,
-        CG,
-        KH,
-        CG * KH,
-        CG * KH * KW + KH * KW + 96,
-        CG * KH * KW + CG * abs(groups) + 96,
-        abs(stride),
-        CG * KH * KW + KW + 96,
-        abs(dilation),
-        KH * abs(dilation) + abs(OH) * abs(stride) + abs(padding),
-        O_,
-        CG * KH * KW * O_,
-        CG * KH * KW * abs(OG) * abs(groups) + CG * KH * KW * abs(OG) + 385 * CG * KH * KW + 96,
-        2 * abs(OG) + 128,
-        C,
-        H,
-        W,
-        C * H * N * W,
-        C * H * N * W * abs(OH) * abs(OW)
-        + CG * H * KH * KW * W
-        + CG * H * W * abs(groups)
-        + 384 * C * H * W
-        + KH * W * abs(dilation)
-        + W * abs(OH) * abs(stride)
-        + 96 * H * W
-        + KW * abs(dilation)
-        + W * abs(padding)
-        + abs(OW) * abs(stride)
-        + abs(padding),
-        2 * N * abs(OH) * abs(OW) + 128,
-        N * O_ * abs(OH) * abs(OW),
-        N * O_ * abs(OH) * abs(OH) * abs(OW) * abs(OW)
-        + abs(OG) * abs(OH) * abs(OW) * abs(groups)
-        + 384 * O_ * abs(OH) * abs(OW)
-        + abs(OG) * abs(OH) * abs(OW)
-        + 385 * abs(OH) * abs(OW)
-        + abs(OW),
-    )
-    programs = max(groups, 0) * max(triton.cdiv(OG, TO), 0) * max(triton.cdiv(N * OH * OW, TP), 0)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        with torch.cuda.device_of(X_dense):
-            conv2d_kernel[(programs,)](
-                X_dense,
-                WEIGHT_dense,
-                BIAS_dense,
-                Y_dense,
-                N,
-                C,
-                H,
-                W,
-                O_,
-                CG,
-                KH,
-                KW,
-                OG,
-                OH,
-                OW,
-                stride,
-                padding,
-                dilation,
-                TO=TO,
-                TP=TP,
-                TK=TK,
-                BIAS_given=BIAS_given,
-                INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                num_warps=8,
-                num_stages=4,
-            )
+        launch_kernel(
+            launches,
+            0,
+            conv2d_kernel,
+            programs,
+            [X_dense, WEIGHT_dense, BIAS_dense, Y_dense],
+            [N, C, H, W, O_, CG, KH, KW, OG, OH, OW, stride, padding, dilation],
+            TO=TO,
+            TP=TP,
+            TK=TK,
+            BIAS_given=BIAS_given,
+            INDEX=index,
+            num_warps=8,
+            num_stages=4,
+        )
     if Y_dense is not Y:
         Y.copy_(Y_dense)
     return Y

@@ -125,8 +125,12 @@ def conv_transpose2d_kernel(
     )
 
 
-# The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, allocate,
-# row_major, check_overlap.
+# The library: LaunchError, require, check_elements, check_tensor, plain, check_integer, kind_of,
+# remembered, row_major, check_overlap, launch_kernel.
+
+
+#: What earlier calls have found out, by what their arguments are like.
+PLANS = {}
 
 
 def conv_transpose2d(
@@ -151,117 +155,127 @@ def conv_transpose2d(
     padding = check_integer("padding", padding)
     output_padding = check_integer("output_padding", output_padding)
     dilation = check_integer("dilation", dilation)
-    require(X.dim() == 4, "X has 4 axes: [N, C, H, W]")
-    require(WEIGHT.dim() == 4, "WEIGHT has 4 axes: [C, O, KH, KW]")
-    N, C, H, W = X.shape
-    O_ = WEIGHT.shape[1]
-    KH = WEIGHT.shape[2]
-    KW = WEIGHT.shape[3]
-    require(
-        stride >= 1 and dilation >= 1 and padding >= 0 and output_padding >= 0,
-        "the sketch needs stride >= 1 and dilation >= 1 and padding >= 0 and output_padding >= 0",
-    )
-    require(KH * KW >= 1, f"the sketch needs KH*KW >= 1 (KH = {KH}, KW = {KW})")
-    require(KW >= 1, f"the sketch needs KW >= 1 (KW = {KW})")
-    require(KH >= 1, f"the sketch needs KH >= 1 (KH = {KH})")
-    OH = (H - 1) * stride - 2 * padding + dilation * (KH - 1) + output_padding + 1
-    require(OH >= 0, f"the sketch needs OH >= 0 (OH = {OH})")
-    require(OH >= 1, f"the sketch needs OH >= 1 (OH = {OH})")
-    OW = (W - 1) * stride - 2 * padding + dilation * (KW - 1) + output_padding + 1
-    require(OW >= 0, f"the sketch needs OW >= 0 (OW = {OW})")
-    require(OH * OW >= 1, f"the sketch needs OH*OW >= 1 (OH = {OH}, OW = {OW})")
-    require(OW >= 1, f"the sketch needs OW >= 1 (OW = {OW})")
-    largest = (
-        H * stride
-        + KH * dilation
-        + KW * dilation
-        + W * stride
-        + dilation
-        + output_padding
-        + 2 * padding
-        + stride
-    )
-    require(largest < 2**63 - 2**48, "the sketch needs integers that stay within 64 bits")
     device = X.device
-    check_tensor("X", X, torch.float32, (N, C, H, W), device)
-    check_tensor("WEIGHT", WEIGHT, torch.float32, (C, O_, KH, KW), device)
+    arguments = (
+        kind_of(X),
+        kind_of(WEIGHT),
+        kind_of(out),
+        stride,
+        padding,
+        output_padding,
+        dilation,
+    )
+    plan = PLANS.get(arguments)
+    if plan is None:
+        # The first call with arguments of these types and shapes, on this device.
+        require(X.dim() == 4, "X has 4 axes: [N, C, H, W]")
+        require(WEIGHT.dim() == 4, "WEIGHT has 4 axes: [C, O, KH, KW]")
+        N, C, H, W = X.shape
+        O_ = WEIGHT.shape[1]
+        KH = WEIGHT.shape[2]
+        KW = WEIGHT.shape[3]
+        require(
+            stride >= 1 and dilation >= 1 and padding >= 0 and output_padding >= 0,
+            "the sketch needs stride >= 1 and dilation >= 1 and padding >= 0 and output_padding "
+            ">= 0",
+        )
+        require(KH * KW >= 1, f"the sketch needs KH*KW >= 1 (KH = {KH}, KW = {KW})")
+        require(KW >= 1, f"the sketch needs KW >= 1 (KW = {KW})")
+        require(KH >= 1, f"the sketch needs KH >= 1 (KH = {KH})")
+        OH = (H - 1) * stride - 2 * padding + dilation * (KH - 1) + output_padding + 1
+        require(OH >= 0, f"the sketch needs OH >= 0 (OH = {OH})")
+        require(OH >= 1, f"the sketch needs OH >= 1 (OH = {OH})")
+        OW = (W - 1) * stride - 2 * padding + dilation * (KW - 1) + output_padding + 1
+        require(OW >= 0, f"the sketch needs OW >= 0 (OW = {OW})")
+        require(OH * OW >= 1, f"the sketch needs OH*OW >= 1 (OH = {OH}, OW = {OW})")
+        require(OW >= 1, f"the sketch needs OW >= 1 (OW = {OW})")
+        largest = (
+            H * stride
+            + KH * dilation
+            + KW * dilation
+            + W * stride
+            + dilation
+            + output_padding
+            + 2 * padding
+            + stride
+        )
+        require(largest < 2**63 - 2**48, "the sketch needs integers that stay within 64 bits")
+        check_tensor("X", X, torch.float32, (N, C, H, W), device)
+        check_tensor("WEIGHT", WEIGHT, torch.float32, (C, O_, KH, KW), device)
+        if out is None:
+            check_elements("Y", (N, O_, OH, OW))
+        else:
+            Y = out
+            check_tensor("Y", Y, torch.float32, (N, O_, OH, OW), device)
+        # No index of the kernel exceeds this, overshooting lanes included.
+        index_bound = max(
+            N,
+            N * abs(OH),
+            N * O_ * abs(OH) * abs(OW) + N * abs(OH) * abs(OW) + O_ + 4,
+            N * abs(OH) * abs(OW) + abs(OH) * abs(OW) + 384,
+            N * abs(OH) * abs(OW) + abs(OW) + 384,
+            O_ + 192,
+            C,
+            KH,
+            C * KH,
+            C * KH * KW + KH * KW + 96,
+            C * KH * KW + KW + 96,
+            abs(dilation),
+            H,
+            W,
+            KH * abs(dilation) + abs(OH) + abs(padding) + abs(stride),
+            KW * abs(dilation) + abs(OW) + abs(padding) + abs(stride),
+            C * H * N * W,
+            C * H * N * W * abs(OH) * abs(OW)
+            + C * H * KH * KW * W
+            + 384 * C * H * W
+            + KH * W * abs(dilation)
+            + 96 * H * W
+            + KW * abs(dilation)
+            + W * abs(OH)
+            + W * abs(padding)
+            + abs(OW)
+            + abs(padding),
+            2 * N * abs(OH) * abs(OW) + 128,
+            2 * C * KH * KW + 32,
+            C * KH * KW * O_,
+            C * KH * KH * KW * KW * O_ + 97 * KH * KW * O_ + 193 * KH * KW + KW,
+            2 * O_ + 64,
+            N * O_ * abs(OH) * abs(OW),
+            N * O_ * abs(OH) * abs(OH) * abs(OW) * abs(OW)
+            + 385 * O_ * abs(OH) * abs(OW)
+            + 193 * abs(OH) * abs(OW)
+            + abs(OW),
+        )
+        index = tl.int64 if index_bound >= 2**31 else tl.int32
+        programs = max(triton.cdiv(N * OH * OW, TP), 0) * triton.cdiv(O_, TO)
+        require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
+        plan = remembered(PLANS, arguments, (N, C, H, W, O_, KH, KW, OH, OW, index, programs, {}))
+    N, C, H, W, O_, KH, KW, OH, OW, index, programs, launches = plan
     if out is None:
-        Y = allocate("Y", (N, O_, OH, OW), torch.float32, device)
+        Y = torch.empty((N, O_, OH, OW), dtype=torch.float32, device=device)
     else:
         Y = out
-        check_tensor("Y", Y, torch.float32, (N, O_, OH, OW), device)
         check_overlap({"Y": Y}, {"X": X, "WEIGHT": WEIGHT})
     X_dense = X.contiguous()
     WEIGHT_dense = WEIGHT.contiguous()
     Y_dense = row_major(Y)
 
-    # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(
-        N,
-        N * abs(OH),
-        N * O_ * abs(OH) * abs(OW) + N * abs(OH) * abs(OW) + O_ + 4,
-        N * abs(OH) * abs(OW) + abs(OH) * abs(OW) + 384,
-        N * abs(OH) * abs(OW) + abs(OW) + 384,
-        O_ + 192,
-        C,
-        KH,
-        C * KH,
-        C * KH * KW + KH * KW + 96,
-        C * KH * KW + KW + 96,
-        abs(dilation),
-        H,
-        W,
-        KH * abs(dilation) + abs(OH) + abs(padding) + abs(stride),
-        KW * abs(dilation) + abs(OW) + abs(padding) + abs(stride),
-        C * H * N * W,
-        C * H * N * W * abs(OH) * abs(OW)
-        + C * H * KH * KW * W
-        + 384 * C * H * W
-        + KH * W * abs(dilation)
-        + 96 * H * W
-        + KW * abs(dilation)
-        + W * abs(OH)
-        + W * abs(padding)
-        + abs(OW)
-        + abs(padding),
-        2 * N * abs(OH) * abs(OW) + 128,
-        2 * C * KH * KW + 32,
-        C * KH * KW * O_,
-        C * KH * KH * KW * KW * O_ + 97 * KH * KW * O_ + 193 * KH * KW + KW,
-        2 * O_ + 64,
-        N * O_ * abs(OH) * abs(OW),
-        N * O_ * abs(OH) * abs(OH) * abs(OW) * abs(OW)
-        + 385 * O_ * abs(OH) * abs(OW)
-        + 193 * abs(OH) * abs(OW)
-        + abs(OW),
-    )
-    programs = max(triton.cdiv(N * OH * OW, TP), 0) * triton.cdiv(O_, TO)
-    require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        with torch.cuda.device_of(X_dense):
-            conv_transpose2d_kernel[(programs,)](
-                X_dense,
-                WEIGHT_dense,
-                Y_dense,
-                N,
-                C,
-                H,
-                W,
-                O_,
-                KH,
-                KW,
-                OH,
-                OW,
-                stride,
-                padding,
-                dilation,
-                TP=TP,
-                TO=TO,
-                TK=TK,
-                INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
-                num_warps=8,
-                num_stages=4,
-            )
+        launch_kernel(
+            launches,
+            0,
+            conv_transpose2d_kernel,
+            programs,
+            [X_dense, WEIGHT_dense, Y_dense],
+            [N, C, H, W, O_, KH, KW, OH, OW, stride, padding, dilation],
+            TP=TP,
+            TO=TO,
+            TK=TK,
+            INDEX=index,
+            num_warps=8,
+            num_stages=4,
+        )
     if Y_dense is not Y:
         Y.copy_(Y_dense)
     return Y
