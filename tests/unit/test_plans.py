@@ -36,6 +36,22 @@ LOOP = """sketch decayed {
 }"""
 
 
+BOUND = """sketch clamped {
+    symbols: N;
+    params: steps: i64;
+    tensors: X[N]: inout f32;
+    constexpr: T = 64;
+    for step in range(steps):
+        factor = max(step * 8, steps - 2)
+        @llm_hint("parallel", "grididx")
+        for i in range(ceil(N, T)):
+            x = alloc([T])
+            load(X[i*T:(i+1)*T] -> x)
+            mul(x, factor, x)
+            store(x -> X[i*T:(i+1)*T])
+}"""
+
+
 @attrs.frozen
 class Launch:
     """What a launch was given: `tensors` by the argument whose memory it is, or "new"."""
@@ -182,6 +198,11 @@ SKETCHES: dict[str, tuple[str, Callable[[int], list[tuple[int, ...]]], list[dict
         example("dropout"),
         lambda n: [(n, 3)],
         [{"p": p, "seed": seed} for p in (0.25, 0.5) for seed in (0, 1, 16, 17, 2**40)],
+    ),
+    "bound": (
+        BOUND,
+        lambda n: [(n,)],
+        [{"steps": steps} for steps in (1, 3, 5, 18)],
     ),
     "loop": (
         LOOP,
