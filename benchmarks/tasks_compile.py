@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import importlib
 import importlib.util
 import json
 import multiprocessing
@@ -110,6 +109,7 @@ def compile_kernels(folder, task, number):
     triton.runtime.driver.set_active(Sm90())
     run = JITFunction.run
     JITFunction.run = lambda *given, warmup, **named: run(*given, warmup=True, **named)
+    torch.cuda.current_device = lambda: 0  # which a kernel's second launch asks for
     # Never touched: the pages are not there.
     given = [torch.empty(shape, dtype=getattr(torch, kind)) for shape, kind in task["tensors"]]
     drop_in(folder, task, number).KERNEL.run(*given, **task["params"])
@@ -231,9 +231,9 @@ class Compiler:
 
     def __init__(self, folder, results, tasks):
         self.results = results
+        # Torch.compile's compiler is not imported here, so that each process reads its files itself:
+        # where it was (torch 2.11 on an H200), no process forked from this one could use the device.
         jobs = jobs_of(folder, tasks)
-        if any(job.what == "compile" for job in jobs):
-            importlib.import_module("torch._inductor.compile_fx")  # or each process reads its files
         for path in (*results.glob("*.compiled"), results / MODELS_DONE):
             path.unlink(missing_ok=True)  # of a run that was ended: its cache may be gone
         self.process = FORK.Process(target=alone, args=(compile_all, (folder, results, jobs)))
