@@ -388,9 +388,9 @@ class Builder:
                 continue
             if isinstance(value, Reduction) and self.has_rows(value):
                 for each, upper in zip(element.index, value.axes, strict=True):
-                    for whole in (a for a in axes if _is_quotient(each, a)):
+                    for divided in (a for a in axes if _is_quotient(each, a)):
                         assert isinstance(each, ir.Binary)
-                        yield whole, upper.extent, each.right
+                        yield divided, upper.extent, each.right
             for first, upper, lower in zip(element.index, value.axes, value.axes[1:], strict=False):
                 axis = next((a for a in axes if _upper(first, a, lower)), None)
                 if axis is not None:
