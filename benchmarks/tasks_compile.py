@@ -231,8 +231,8 @@ class Compiler:
 
     def __init__(self, folder, results, tasks):
         self.results = results
-        # Torch.compile's compiler is not imported here, so that each process reads its files itself:
-        # where it was (torch 2.11 on an H200), no process forked from this one could use the device.
+        # Torch.compile's compiler is not imported here, so that each process reads it for itself:
+        # where it was (torch 2.11 on an H200), none forked from this one could use the device.
         jobs = jobs_of(folder, tasks)
         for path in (*results.glob("*.compiled"), results / MODELS_DONE):
             path.unlink(missing_ok=True)  # of a run that was ended: its cache may be gone
