@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from sketchc.base.diagnostics import has_errors
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import known_value
@@ -23,7 +24,8 @@ class HoldLanes:
     from memory (measured on an H200, docs/BENCHMARKS.md). Requires: an elaborated sketch whose
     domains have not been inferred yet. Ensures: each lane begins at the reduction's identity, so
     that the result is one of another order; sums are not less exact, since they are of fewer terms.
-    Only floats, loops without matrix products, and what nothing else reads or writes are rewritten.
+    Only floats, loops without matrix products, and what nothing else reads or writes are rewritten,
+    and no phase of which the lanes would have another domain in each iteration.
     Targets that keep tiles in memory, or fuse reductions into loops, keep the sketch.
     """
 
@@ -35,8 +37,19 @@ class HoldLanes:
         sketch = plan.sketch
         for index, phase in enumerate(sketch.phases):
             if not has_product(phase.body):
-                sketch = _Rewriter(sketch, index).run()
+                rewritten = _Rewriter(sketch, index).run()
+                if rewritten is not sketch and _has_domains(rewritten):
+                    sketch = rewritten
         return attrs.evolve(plan, sketch=sketch)
+
+
+def _has_domains(sketch: ir.Sketch) -> bool:
+    """Whether the valid lanes of all tiles can be stated: those that stand outside of a loop now
+    have one domain for all of its iterations."""
+    from sketchc.checker.api import infer_domains
+
+    _, found = infer_domains(sketch)
+    return not has_errors(found)
 
 
 @attrs.frozen
