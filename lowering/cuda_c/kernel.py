@@ -366,13 +366,22 @@ class KernelPrinter(Printer):
         self.line(f"{self.library('sums_for')}<{kind}, {width}>({even},")
         self.depth += 1
         sums = f"{use.name}_lanes"
-        self.open(f"[&]([[maybe_unused]] int64_t {number}, int64_t first, auto left, auto {sums})")
+        # A buffer of the sketch may be called as a parameter is: its rows are told from it.
+        called = {
+            name: f"{name}_" for name in ("first", "left") if name in {r.buffer for r in rows}
+        }
+        first, left = (called.get(name, name) for name in ("first", "left"))
+        self.open(
+            f"[&]([[maybe_unused]] int64_t {number}, int64_t {first}, auto {left}, auto {sums})"
+        )
         with self._run_by(Group.LANE):
             for each in use.rows.body:
                 if each is not use.columns:
                     self.statement(each)
             for row in rows:
                 self._row(row)
+            for name, parameter in called.items():
+                self.line(f"const auto {name} = {parameter};")
             self._at_lanes(use.columns, vectors, f"{sums}.size", {use.name})
         self.depth -= 2
         self.line(f"}}), {staging});")

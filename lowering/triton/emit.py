@@ -42,7 +42,7 @@ class TritonWrapper(Wrapper):
         programs, index = self.own_name("programs"), self.own_name("index")
 
         def counted() -> None:
-            self._buckets(kernel, phase)
+            self._buckets(kernel)
             if kernel.index_bound is not None:
                 self.comment("No index of the kernel exceeds this, overshooting lanes included.")
                 self.line(f"index_bound = {kernel.index_bound}")
@@ -89,11 +89,13 @@ class TritonWrapper(Wrapper):
             apart.append(index)
         return f"({', '.join([str(phase.index), *apart])})" if apart else str(phase.index)
 
-    def _buckets(self, kernel: KernelText, phase: PhasePlan) -> None:
-        """Bind the widths of tiles that depend on sizes."""
+    def _buckets(self, kernel: KernelText) -> None:
+        """Bind the widths of tiles that depend on sizes: for a plan's later calls once, and so wide
+        enough for every launch that has tiles of this width."""
         for name, value in kernel.scope.buckets.items():
             power = PYTHON.call("triton.next_power_of_2", self.expression(value))
-            least = least_of(name, phase, self.plan, self.dialect)
+            scopes = (other.scope for other in self.kernels if name in other.scope.buckets)
+            least = max(least_of(name, each.phase, self.plan, self.dialect) for each in scopes)
             self.line(f"{self.names[name]} = max({power}, {least})")
             self.refuse_wide(value)
 

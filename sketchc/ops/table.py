@@ -536,7 +536,7 @@ _FACTS = {
     Fact.ONE_SCALAR: "fill",
     Fact.LARGEST: "argmax",
     Fact.FROM_THE_FIRST: "sort",
-    Fact.ADDS: "add sub fma",
+    Fact.ADDS: "add fma",
     Fact.SCALES: "mul div fma",
 }
 _PARTIAL = {

@@ -51,6 +51,32 @@ BOUND = """sketch clamped {
             store(x -> X[i*T:(i+1)*T])
 }"""
 
+#: Tiles as wide as D in a product, whose depth must be 16 at least, and in a reduction.
+WIDTHS = """sketch widths {
+    symbols: N, D <= 64;
+    tensors: Q[N, D]: in f32; K[N, D]: in f32; S[N, N]: out f32; Z[N, D]: out f32;
+    constexpr: T = 32;
+    @llm_hint("parallel", "grididx")
+    for i in range(ceil(N, T)):
+        @llm_hint("parallel", "grididx")
+        for j in range(ceil(N, T)):
+            q = alloc([T, D])
+            k = alloc([T, D])
+            s = alloc([T, T], f32)
+            load(Q[i*T:(i+1)*T, 0:D] -> q)
+            load(K[j*T:(j+1)*T, 0:D] -> k)
+            matmul(q, k, s, trans_b=True)
+            store(s -> S[i*T:(i+1)*T, j*T:(j+1)*T])
+    @llm_hint("parallel", "grididx")
+    for i in range(N):
+        x = alloc([1, D])
+        t = alloc([1, 1], f32)
+        load(Q[i:i+1, 0:D] -> x)
+        reduce_max(x, t, axis=1)
+        sub(x, t, x)
+        store(x -> Z[i:i+1, 0:D])
+}"""
+
 
 @attrs.frozen
 class Launch:
@@ -60,7 +86,6 @@ class Launch:
     programs: int
     tensors: tuple[str, ...]
     numbers: tuple[Any, ...]
-    constants: tuple[Any, ...]
 
 
 def specialised(value: Any) -> object:
@@ -105,7 +130,7 @@ class Kernel:
         """Note a launch with these values of all parameters, tensors by their addresses."""
         count = sum(name.endswith("_ptr") for name in self.arg_names)
         tensors = tuple(self.places.get(pointer, "new") for pointer in given[:count])
-        self.launches.append(Launch(self.name, programs, tensors, tuple(given[count:]), ()))
+        self.launches.append(Launch(self.name, programs, tensors, tuple(given[count:])))
 
     def __getitem__(self, grid: tuple[int]) -> Callable[..., Compiled]:
         def launch(*given: Any, **options: Any) -> Compiled:
@@ -328,3 +353,14 @@ def test_plans_do_not_grow_without_end(tmp_path: Path) -> None:
     for size in range(1, 1200):
         assert loaded.called(torch.empty(1, size))[0] == ""
     assert 0 < len(loaded.module.PLANS) <= 1024
+
+
+def test_a_width_is_enough_for_each_launch_that_has_it(tmp_path: Path) -> None:
+    made = load(WIDTHS, tmp_path, "widths")
+    for _ in range(3):
+        message, launches = made.called(torch.zeros(7, 5), torch.zeros(7, 5))
+        assert message == ""
+        names = {kernel.name: kernel.arg_names for kernel in made.kernels}
+        product = launches[0]
+        numbers = [name for name in names[product.kernel] if not name.endswith("_ptr")]
+        assert dict(zip(numbers, product.numbers, strict=True))["D_BLOCK"] >= 16

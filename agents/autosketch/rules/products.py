@@ -264,6 +264,10 @@ def _convolution(builder: Builder, node: Node) -> None:
         extent = builder.shape(image)[2 + axis]
         more = _ints(arguments["output_padding"], count)[axis]
         rounds = builder.spelled(window.rounds(axis, extent, more))
+        fewer = symbolic.constant_value(ir.Binary("-", rounds, extent))
+        if fewer is not None and fewer < 0:  # a difference, which no proof takes as one number
+            whole = builder.spelled(node.results[0].shape[2 + axis])
+            rounds = ir.Binary("cdiv", whole, ir.Literal(stride[axis]))
         digits[2 + axis] = (rounds, ir.Literal(stride[axis]))
     _summed(builder, node, (inputs, *taps), factors, ended, digits)
 

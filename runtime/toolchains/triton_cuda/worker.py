@@ -200,6 +200,8 @@ def _count_launches(watch: Any) -> None:
     interpreted = _PLAIN.setdefault("call", GridExecutor.__call__)
     compiled = _PLAIN.setdefault("run", JITFunction.run)
     launcher = _PLAIN.setdefault("launcher", CompiledKernel.__getitem__)
+    # A module keeps the launchers that it got in one request for those behind it.
+    _PLAIN["watch"] = watch
 
     def of_the_wrapper(grid: Any) -> Any:
         if not callable(grid):
@@ -227,7 +229,7 @@ def _count_launches(watch: Any) -> None:
         launch = launcher(self, grid)
 
         def again(*arguments: Any, **keywords: Any) -> Any:
-            with watch.launch():
+            with _PLAIN["watch"].launch():
                 return launch(*arguments, **keywords)
 
         return again
@@ -238,7 +240,7 @@ def _count_launches(watch: Any) -> None:
 
 
 #: Triton's own functions that launch a kernel: "call" (interpreted), "run" (compiled), and
-#: "launcher" (compiled before).
+#: "launcher" (compiled before); and the "watch" of the present request.
 _PLAIN: dict[str, Any] = {}
 _NAME = "generated_kernel"
 #: Files that this process has imported, for all runs that it serves.
