@@ -100,9 +100,8 @@ def made(given: Given, folder: Path) -> dict[str, Any]:
     path.write_text(given.text)
     emit = load_target(TARGET).emit
     with load_task(str(path)) as task:
-        sketch = given.sketch
-        if not sketch:
-            sketch = design(task, doubles=has_f64(TARGET), planes=has_planes(TARGET))
+        doubles, planes = has_f64(TARGET), has_planes(TARGET)
+        sketch = given.sketch or design(task, doubles=doubles, planes=planes)
         tree, _ = parse(Source(path.name, sketch))
         assert tree is not None
         entry = tree.entries[0]

@@ -196,17 +196,16 @@ class Wrapper(Host, PythonLines, ABC):
             kinds += [self.call("kind_of", self.names[tensor.name]) for tensor in self._outputs]
         elif self._outputs:
             kinds.append(self.call("kind_of", "out"))
-        for param in sketch.params:
+        keyed = [p for p in sketch.params if self.names[p.name] in loaded(self._once)]
+        for param in keyed:
             name = self.names[param.name]
-            if name in loaded(self._once):
-                # As text, in which -0.0 is not 0.0, and NaN is NaN.
-                kinds.append(f"{name}.hex()" if param.dtype.is_float else name)
+            # As text, in which -0.0 is not 0.0, and NaN is NaN.
+            kinds.append(f"{name}.hex()" if param.dtype.is_float else name)
         self.line(f"arguments = {_tuple(kinds)}")
         self.line("plan = PLANS.get(arguments)")
         self.line("if plan is None:")
-        self.line(
-            "# The first call with arguments of these types and shapes, on this device.", "    "
-        )
+        told = "with these params and arguments" if keyed else "with arguments"
+        self.line(f"# The first call {told} of these types and shapes, on this device.", "    ")
         self.lines += self._once
         remembered = self.call("remembered", "PLANS", "arguments", _tuple(list(kept.values())))
         self.line(f"plan = {remembered}", "    ")

@@ -20,10 +20,9 @@ def plan_for(
     task: TaskDescription | None,
 ) -> PlannedSketch:
     """The plan of a sketch in which what stays open is chosen for the task's own sizes and whole
-    numbers. It is
-    chosen whatever the sizes where there is no `task`, where the sketch does not fit it or its
-    tensors are empty, and where the cost model has not been compared with times of the target's
-    kernels. Raises as `build_plan` does.
+    numbers. It is chosen whatever the sizes where there is no `task`, where the sketch does not fit
+    it or its tensors are empty, and where the cost model has not been compared with times of the
+    target's kernels. Raises as `build_plan` does.
     """
     planned = build_plan(tree, target, hardware, constants)
     if task is None or planned.plan.capabilities.trusted_below is None:

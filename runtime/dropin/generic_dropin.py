@@ -46,6 +46,7 @@ def function_name(name: str, kernels: Sequence[Kernel]) -> str:
     taken = {names[tensor.name] for tensor in sketch.tensors}
     taken |= {names[param.name] for param in sketch.params}
     taken |= {"torch", "PARTS", "out", "kernel_for", "dtype_of", "load_file"}
+    taken |= kernel_module.imported([LOADING, _SUPPORT])
     return f"{name}_" if name in taken else name
 
 

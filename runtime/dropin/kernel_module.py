@@ -98,7 +98,8 @@ def function_name(kernel: Kernel) -> str:
 
 
 def names_of(kernel: Kernel) -> Names:
-    """The sketch's names as Python identifiers, none of which the module uses itself."""
+    """The sketch's names as Python identifiers, none of which the module uses itself. (Its tensors
+    and params may have names of what is imported, which is then hidden in the function alone.)"""
     built, _ = toolchain(kernel.target).module_parts(kernel)
     files = [LOADING, SUPPORT, MODEL_SUPPORT, GRAPH_SUPPORT]
     files += [built] if built else []
@@ -112,7 +113,20 @@ def names_of(kernel: Kernel) -> Names:
                     used.add(name)
                 case ast.Assign([ast.Name(name)]):
                     used.add(name)
-    return Names(kernel.sketch, frozenset(used))
+    names = Names(kernel.sketch, frozenset(used))
+    names.taken |= imported(files)
+    return names
+
+
+def imported(files: Sequence[Path]) -> set[str]:
+    """The names that the import statements of `files` define."""
+    nodes = (node for file in files for node in ast.parse(file.read_text("utf-8")).body)
+    return {
+        alias.asname or alias.name.split(".")[0]
+        for node in nodes
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for alias in node.names
+    }
 
 
 def _imports(texts: Sequence[str]) -> str:

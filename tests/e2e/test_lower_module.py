@@ -102,6 +102,37 @@ def test_the_module_is_a_function_with_one_interface(
     in_a_process(USE, module_of(EXAMPLE, target, tmp_path / "made"))
 
 
+USE_GRAPHS = """
+import importlib.util, sys
+import torch
+# The kernel's own file has the name of a standard module: its folder is not on the path.
+specification = importlib.util.spec_from_file_location("made", "made/NAME_dropin.py")
+made = importlib.util.module_from_spec(specification)
+specification.loader.exec_module(made)
+x = torch.randn(7, 37)
+for on in (True, False):
+    made.use_graphs(on)
+    assert isinstance(made.KERNEL.graphs, made.Graphs) == on
+    for _ in range(3):
+        out = torch.empty_like(x)
+        assert made.NAME_(x, out=out) is out
+        torch.testing.assert_close(out, torch.softmax(x, -1))
+print("equal")
+"""
+
+
+@pytest.mark.parametrize("name", ["threading", "index"])
+def test_sketches_may_have_names_of_what_their_module_imports(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require("triton_cuda")
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    sketch = tmp_path / "named.sketch"
+    sketch.write_text(EXAMPLE.read_text().replace("sketch softmax", f"sketch {name}"))
+    module_of(sketch, "triton_cuda", tmp_path / "made")
+    in_a_process(USE_GRAPHS.replace("NAME", name), tmp_path)
+
+
 SEVERAL = """sketch number {
     symbols: M, N;
     params: scale: f32 = 2.0; count: i64; flag: bool = False;

@@ -6,11 +6,14 @@ from __future__ import annotations
 import contextlib
 import importlib
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import attrs
 import pytest
+
+from sketchc.runtime.dropin import kernel_module
 
 torch = pytest.importorskip("torch")
 support = importlib.import_module("sketchc.runtime.dropin.graph_support")
@@ -39,19 +42,30 @@ class Tensor:
         return self.contiguous
 
 
+class Here(threading.local):
+    """What is current in a thread."""
+
+    stream = 7
+    device = "cuda:0"
+    capturing: list[Callable[[], None]] | None = None
+
+
 class Gpu:
     """A stream that executes at once, or has a graph take what it would execute."""
 
     def __init__(self) -> None:
         self.memory: Memory = {}
-        self.capturing: list[Callable[[], None]] | None = None
-        self.stream = 7
+        self.here = Here()
+        #: Whether a thread captures: only one may.
+        self.taken = False
         self.captures = self.replays = self.runs = self.waits = 0
+        #: Where the next capture fails.
+        self.failing: str | None = None
 
     def execute(self, work: Callable[[], None]) -> None:
         """What a launch does."""
-        if self.capturing is not None:
-            self.capturing.append(work)
+        if self.here.capturing is not None:
+            self.here.capturing.append(work)
         else:
             work()
 
@@ -83,25 +97,56 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
                 own.execute(each)
 
     @contextlib.contextmanager
-    def graph(taking: Graph, capture_error_mode: str) -> Iterator[None]:
+    def graph(taking: Graph, stream: Stream, capture_error_mode: str) -> Iterator[None]:
+        """As torch's own, it leaves its stream the current one where it fails."""
         assert capture_error_mode == "thread_local"
+        assert stream.device == own.here.device
         own.captures += 1
-        own.capturing = taking.work
-        yield
-        own.capturing = None
+        before, own.here.stream = own.here.stream, stream.cuda_stream
+        if own.failing == "begin":
+            raise RuntimeError("cannot begin")
+        assert not own.taken
+        own.here.capturing, own.taken = taking.work, True
+        try:
+            yield
+            time.sleep(0.002)  # other threads may do what they can
+        finally:
+            own.here.capturing, own.taken = None, False
+        if own.failing == "end":
+            raise RuntimeError("cannot end")
+        own.here.stream = before
 
     class Stream:
-        cuda_stream = property(lambda _: own.stream)
+        def __init__(self, device: str, number: int = 99) -> None:
+            self.device, self.cuda_stream = device, number
 
-    def synchronize() -> None:
+    @contextlib.contextmanager
+    def stream(one: Stream) -> Iterator[None]:
+        before, own.here.stream = own.here.stream, one.cuda_stream
+        try:
+            yield
+        finally:
+            own.here.stream = before
+
+    @contextlib.contextmanager
+    def device(one: str) -> Iterator[None]:
+        before, own.here.device = own.here.device, one
+        try:
+            yield
+        finally:
+            own.here.device = before
+
+    def synchronize(device: str) -> None:
         own.waits += 1
 
     cuda: dict[str, Any] = {
         "CUDAGraph": Graph,
         "graph": graph,
-        "current_stream": lambda device: Stream(),
-        "is_current_stream_capturing": lambda: own.capturing is not None,
-        "device": lambda device: contextlib.nullcontext(),
+        "Stream": Stream,
+        "stream": stream,
+        "current_stream": lambda device: Stream(device, own.here.stream),
+        "is_current_stream_capturing": lambda: own.here.capturing is not None,
+        "device": device,
         "synchronize": synchronize,
     }
     for name, value in cuda.items():
@@ -124,7 +169,7 @@ def test_signs_of_zero_and_streams_have_graphs_of_their_own(gpu: Gpu) -> None:
     graphs = support.Graphs(gpu.run, makes_results=True)
     gpu.memory[1] = 1.0
     for stream in (7, 8):
-        gpu.stream = stream
+        gpu.here.stream = stream
         for factor in (0.0, -0.0, float("nan")):
             for _ in range(3):
                 graphs(Tensor(1), factor=factor, out=Tensor(5))
@@ -156,9 +201,9 @@ def test_a_capture_by_others_takes_the_launches_themselves(gpu: Gpu) -> None:
     for _ in range(3):
         graphs(Tensor(1), factor=2.0, out=Tensor(5))
     taken: list[Callable[[], None]] = []
-    gpu.capturing = taken
+    gpu.here.capturing = taken
     graphs(Tensor(1), factor=2.0, out=Tensor(5))
-    gpu.capturing = None
+    gpu.here.capturing = None
     assert len(taken) == 1
     assert gpu.captures == 1
 
@@ -171,28 +216,68 @@ def test_a_call_that_fails_leaves_no_graph(gpu: Gpu) -> None:
     for _ in range(3):
         with pytest.raises(ValueError, match="does not fit"):
             graphs(Tensor(1), out=Tensor(5))
-    assert not graphs.known
+    assert not graphs.graphs
+    assert not graphs.met
+
+
+@pytest.mark.parametrize("place", ["begin", "end"])
+def test_what_cannot_be_captured_runs_as_without_graphs(gpu: Gpu, place: str) -> None:
+    graphs = support.Graphs(gpu.run, makes_results=True)
+    gpu.failing = place
+    for turn in range(5):
+        gpu.memory[1] = float(turn)
+        graphs(Tensor(1), factor=2.0, out=Tensor(5))
+        assert gpu.memory[5] == 2.0 * turn
+        assert (gpu.here.stream, gpu.here.device) == (7, "cuda:0")
+    assert (gpu.captures, gpu.replays) == (1, 0)
+
+
+def test_a_capture_is_of_its_tensors_device(gpu: Gpu) -> None:
+    graphs = support.Graphs(gpu.run, makes_results=True)
+    for device in ("cuda:0", "cuda:1"):
+        for turn in range(4):
+            gpu.memory[1] = float(turn)
+            graphs(Tensor(1, device=device), factor=2.0, out=Tensor(5, device=device))
+            assert gpu.memory[5] == 2.0 * turn
+    assert (gpu.captures, gpu.replays) == (2, 6)  # `graph` checks the device of its stream
 
 
 def test_graphs_do_not_grow_without_end(gpu: Gpu) -> None:
     graphs = support.Graphs(gpu.run, makes_results=True)
-    for address in range(1, 3 * support.MOST_GRAPHS):
-        gpu.memory[address] = float(address)
-        for _ in range(3):
+    count = support.MOST_GRAPHS + 9
+    for turn in range(4):
+        for address in range(1, count + 1):
+            gpu.memory[address] = value = float(address + turn)
             graphs(Tensor(address), factor=2.0, out=Tensor(0))
-            assert gpu.memory[0] == 2.0 * address
-    assert len(graphs.known) <= support.MOST_GRAPHS
-    assert gpu.waits == 2  # what is forgotten may still run
+            assert gpu.memory[0] == 2.0 * value
+    assert len(graphs.graphs) == support.MOST_GRAPHS
+    assert gpu.captures == count  # those that made room are not captured again
+    assert gpu.waits == 9  # what is forgotten may still run
+
+
+def test_calls_that_do_not_repeat_drop_no_graph(gpu: Gpu) -> None:
+    graphs = support.Graphs(gpu.run, makes_results=True)
+    gpu.memory[1] = 1.0
+    for turn in range(2 * support.MOST_KINDS):
+        graphs(Tensor(1), factor=2.0, out=Tensor(5))
+        graphs(Tensor(1), factor=2.0, out=Tensor(10 + turn))
+    assert (gpu.captures, gpu.waits) == (1, 0)
+    assert len(graphs.met) == support.MOST_KINDS
 
 
 def test_threads_capture_one_after_the_other(gpu: Gpu) -> None:
-    graphs = support.Graphs(gpu.run, makes_results=True)
+    text = kernel_module.GRAPH_SUPPORT.read_text("utf-8")
+    copies: list[dict[str, Any]] = [{"__name__": "copied"} for _ in range(2)]
+    for each in copies:  # as in two drop-ins
+        exec(text, each)
+    modules = [each["Graphs"](gpu.run, makes_results=True) for each in copies]
     gpu.memory.update({address: float(address) for address in range(1, 5)})
     failed: list[BaseException] = []
 
     def work(address: int) -> None:
         try:
             for _ in range(200):
+                graphs = modules[address % 2]
                 graphs(Tensor(address), factor=2.0, out=Tensor(100 + address))
                 assert gpu.memory[100 + address] == 2.0 * address
         except BaseException as error:
@@ -204,4 +289,4 @@ def test_threads_capture_one_after_the_other(gpu: Gpu) -> None:
     for thread in threads:
         thread.join(60)
     assert not failed
-    assert gpu.captures == 4
+    assert (gpu.captures, gpu.replays) == (4, 4 * 199)  # no capture failed

@@ -257,9 +257,8 @@ def _convolution(builder: Builder, node: Node) -> None:
         return Apply("add", (total, builder.element(bias, index[1:2])), total.dtype)
 
     builder.filled += node.results[0].shape[2:]
-    digits: dict[int, tuple[ir.Expr, ir.Expr]] = {}
-    if ir.Literal(1) not in (groups, outputs):
-        digits[1] = (groups, outputs)
+    grouped = ir.Literal(1) not in (groups, outputs)
+    digits: dict[int, tuple[ir.Expr, ir.Expr]] = {1: (groups, outputs)} if grouped else {}
     for axis in phases:
         extent = builder.shape(image)[2 + axis]
         more = _ints(arguments["output_padding"], count)[axis]

@@ -128,7 +128,7 @@ def avg_pool3d(
     arguments = (kind_of(X), kind_of(out), kernel_size, stride, padding)
     plan = PLANS.get(arguments)
     if plan is None:
-        # The first call with arguments of these types and shapes, on this device.
+        # The first call with these params and arguments of these types and shapes, on this device.
         require(X.dim() == 5, "X has 5 axes: [N, C, D, H, W]")
         N, C, D, H, W = X.shape
         require(stride >= 1, f"the sketch needs stride >= 1 (stride = {stride})")

@@ -76,7 +76,7 @@ def channel_shuffle(
     arguments = (kind_of(X), kind_of(out), groups)
     plan = PLANS.get(arguments)
     if plan is None:
-        # The first call with arguments of these types and shapes, on this device.
+        # The first call with these params and arguments of these types and shapes, on this device.
         require(X.dim() == 4, "X has 4 axes: [N, C, H, W]")
         N, C, H, W = X.shape
         require(groups >= 1, f"the sketch needs groups >= 1 (groups = {groups})")

@@ -197,7 +197,7 @@ def conv_transpose2d(
     )
     plan = PLANS.get(arguments)
     if plan is None:
-        # The first call with arguments of these types and shapes, on this device.
+        # The first call with these params and arguments of these types and shapes, on this device.
         require(X.dim() == 4, "X has 4 axes: [N, C, H, W]")
         require(WEIGHT.dim() == 4, "WEIGHT has 4 axes: [C, O, KH, KW]")
         N, C, H, W = X.shape

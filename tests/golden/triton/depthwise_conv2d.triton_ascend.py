@@ -134,7 +134,7 @@ def depthwise_conv2d(
     arguments = (kind_of(X), kind_of(WEIGHT), kind_of(out), stride, padding, dilation)
     plan = PLANS.get(arguments)
     if plan is None:
-        # The first call with arguments of these types and shapes, on this device.
+        # The first call with these params and arguments of these types and shapes, on this device.
         require(X.dim() == 4, "X has 4 axes: [N, C, H, W]")
         require(WEIGHT.dim() == 4, "WEIGHT has 4 axes: [C, 1, KH, KW]")
         N, C, H, W = X.shape

@@ -79,7 +79,7 @@ def dropout(
     arguments = (kind_of(X), kind_of(out), p.hex())
     plan = PLANS.get(arguments)
     if plan is None:
-        # The first call with arguments of these types and shapes, on this device.
+        # The first call with these params and arguments of these types and shapes, on this device.
         require(X.dim() == 2, "X has 2 axes: [M, N]")
         M, N = X.shape
         require(p >= 0 and p < 1, f"the sketch needs p >= 0 and p < 1 (p = {p})")

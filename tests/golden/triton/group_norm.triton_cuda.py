@@ -144,7 +144,7 @@ def group_norm(
     arguments = (kind_of(X), kind_of(WEIGHT), kind_of(BIAS), kind_of(out), groups)
     plan = PLANS.get(arguments)
     if plan is None:
-        # The first call with arguments of these types and shapes, on this device.
+        # The first call with these params and arguments of these types and shapes, on this device.
         require(X.dim() == 4, "X has 4 axes: [N, C, H, W]")
         require(WEIGHT.dim() == 1, "WEIGHT has 1 axis: [C]")
         require(BIAS.dim() == 1, "BIAS has 1 axis: [C]")

@@ -111,7 +111,7 @@ def integers(
     arguments = (kind_of(A), kind_of(B), kind_of(out), step)
     plan = PLANS.get(arguments)
     if plan is None:
-        # The first call with arguments of these types and shapes, on this device.
+        # The first call with these params and arguments of these types and shapes, on this device.
         require(A.dim() == 1, "A has 1 axis: [N]")
         require(B.dim() == 1, "B has 1 axis: [N]")
         (N,) = A.shape

@@ -84,7 +84,7 @@ def pcm_planes(
     arguments = (kind_of(SAMPLES), kind_of(out), gain.hex())
     plan = PLANS.get(arguments)
     if plan is None:
-        # The first call with arguments of these types and shapes, on this device.
+        # The first call with these params and arguments of these types and shapes, on this device.
         require(SAMPLES.dim() == 2, "SAMPLES has 2 axes: [N, C]")
         N, C = SAMPLES.shape
         require(C <= 8, f"the sketch needs C <= 8 (C = {C})")
