@@ -160,6 +160,8 @@ def _axes(
     sketch: ir.Sketch, sizes: Mapping[str, int], domains: Mapping[str, tuple[int, ...]]
 ) -> dict[str, int]:
     """The longest axis that blocks of each constant in `domains` divide, where there is any."""
+    if not domains:
+        return {}
     values = sized_values(sketch, sizes)
     longest: dict[str, int] = {}
     for loop in walk.in_phases(sketch.phases):

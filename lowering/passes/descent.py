@@ -80,6 +80,9 @@ class Descent:
     def from_points(self, *choices: Choice) -> Choice:
         """The cheapest choice at which a walk from one of `choices` ends; the first of several."""
 
+        if all(choice == choices[0] for choice in choices):
+            return self.from_point(choices[0])
+
         def cost(found: Choice) -> tuple[float, float]:
             return self._cost({name: found.get(name, 0) for name in (*choices[0], *self._options)})
 

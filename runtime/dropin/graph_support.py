@@ -90,7 +90,7 @@ class Graphs:
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.device(device):
                 if device not in self.streams:
-                    self.streams[device] = torch.cuda.Stream(device)
+                    self.streams[device] = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
                 stream = self.streams[device]
                 # A capture that fails leaves its stream the current one: the outer context ends it.
                 with (

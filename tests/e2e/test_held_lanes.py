@@ -115,6 +115,42 @@ def test_rows(target: str, tmp_path: Path) -> None:
     assert disagreements(target, sketches, tmp_path, lambda c, f: agreement(c, f, 64)) == []
 
 
+#: What adds a block to a tile that it has lanes in common with, the tile at each operand's place.
+KEPT = (
+    "add(total, x, total)",
+    "add(x, total, total)",
+    "sub(total, x, total)",
+    "sub(x, total, total)",
+    "fma(x, x, total, total)",
+    "fma(x, total, x, total)",
+    "fma(total, x, x, total)",
+)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_lanes_behind_a_row_stay_as_they_are(target: str, tmp_path: Path) -> None:
+    """Lanes that the last block has no elements for keep what the blocks before gave them."""
+    sketches = {}
+    for number, statement in enumerate(KEPT):
+        text = f"""sketch kept_{number} {{
+            symbols: M, N;
+            tensors: X[M, N]: in f32; Y[M]: out f32;
+            @llm_hint("parallel", "grididx")
+            for i in range(M):
+                total = alloc([{T}], f32, init=0.5)
+                y = alloc([1])
+                for j in range(ceil(N, {T})):
+                    x = alloc([{T}])
+                    load(X[i, j*{T}:(j+1)*{T}] -> x)
+                    {statement}
+                reduce_sum(total, 0, y)
+                store(y -> Y[i])
+        }}"""
+        runs = [({"M": 5, "N": size}, tensors(size, "f32", "plain")) for size in SIZES]
+        sketches[statement] = text, runs
+    assert disagreements(target, sketches, tmp_path, lambda c, f: agreement(c, f, 64)) == []
+
+
 def inside(text: str, target: str) -> int:
     """How many reductions stand in sequential loops of a plan."""
     tree, found = parse(Source("test.sketch", text))

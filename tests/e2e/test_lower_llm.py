@@ -75,6 +75,12 @@ TRITON = {
         "api_misuse",
     ),
 }
+#: Where lanes meet behind the loop.
+HELD = "part_lanes = tl.where(lanes_8 < N - j * 8, part_lanes + x, part_lanes)"
+TRITON_CUDA = TRITON | {
+    "a dropped mask": (HELD, "part_lanes = part_lanes + x", "numerical"),
+    "off by one": (HELD, HELD.replace("j * 8,", "j * 8 - 1,"), "numerical"),
+}
 #: target -> name -> (line of the built-in code, what stands there instead, class of failure).
 BREAKS = {
     "cpp": {
@@ -110,7 +116,7 @@ BREAKS = {
             "api_misuse",
         ),
     },
-    "triton_cuda": TRITON,
+    "triton_cuda": TRITON_CUDA,
     "triton_ascend": TRITON,
     "tilelang_cuda": {
         "a dropped mask": (

@@ -122,6 +122,11 @@ TAPS = {
         (16, 3, 3, 5),
         (2, 16, 4, 5),
     ),
+    # Padding takes whole rounds: a phase has fewer places than the image.
+    "padded": convolution(
+        "conv_transpose2d(stride=3, padding=3, output_padding=1)", (16, 3, 5, 5), (2, 16, 6, 7)
+    ),
+    "less": convolution("conv_transpose2d(stride=4, padding=3)", (16, 3, 6, 6), (2, 16, 5, 6)),
     "beyond": convolution(
         "conv_transpose3d(stride=2, padding=1, output_padding=(1, 0, 1))",
         (16, 2, 3, 3, 3),

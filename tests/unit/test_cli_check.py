@@ -149,7 +149,7 @@ UNBOUNDED = """sketch rows {
 def test_what_a_targets_scratch_bounds_is_a_claim(tmp_path, capsys):
     path = tmp_path / "rows.sketch"
     path.write_text(UNBOUNDED, "utf-8")
-    claim = "scratch      tiles without a bound: checked at launch (D <= 32768)"
+    claim = "scratch      tiles without a bound: checked at launch (D <= 65536)"
     assert run(["check", str(path)]) == 0
     assert "scratch  " not in capsys.readouterr().out
     assert run(["check", str(path), "--target", "triton_cuda"]) == 0

@@ -88,9 +88,12 @@ def test_they_are_axes_of_the_space() -> None:
     options = {o.name: o.values for o in load_target("triton_cuda").capabilities.launch_options}
     for name in NAMES:
         axes = {axis.name: axis.values for axis in example(name, "triton_cuda").axes}
-        loops = name != "gelu"
-        assert axes["num_warps"] == (0, *options["num_warps"])
-        assert axes.get("num_stages") == ((0, *options["num_stages"]) if loops else None)
+        loops, products = name != "gelu", name in ("matmul_half", "conv2d")
+        # Of what has been measured with products alone, where there are any.
+        expected = {"num_warps": (4, 8), "num_stages": (2, 3, 4)} if products else options
+        assert set(expected["num_warps"]) <= set(options["num_warps"])
+        assert axes["num_warps"] == (0, *expected["num_warps"])
+        assert axes.get("num_stages") == ((0, *expected["num_stages"]) if loops else None)
     assert "num_warps" not in {axis.name for axis in example("gelu", "cpp").axes}
 
 

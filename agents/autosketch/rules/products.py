@@ -260,15 +260,22 @@ def _convolution(builder: Builder, node: Node) -> None:
     grouped = ir.Literal(1) not in (groups, outputs)
     digits: dict[int, tuple[ir.Expr, ir.Expr]] = {1: (groups, outputs)} if grouped else {}
     for axis in phases:
-        extent = builder.shape(image)[2 + axis]
+        extent, whole = builder.shape(image)[2 + axis], node.results[0].shape[2 + axis]
         more = _ints(arguments["output_padding"], count)[axis]
-        rounds = builder.spelled(window.rounds(axis, extent, more))
-        fewer = symbolic.constant_value(ir.Binary("-", rounds, extent))
-        if fewer is not None and fewer < 0:  # a difference, which no proof takes as one number
-            whole = builder.spelled(node.results[0].shape[2 + axis])
-            rounds = ir.Binary("cdiv", whole, ir.Literal(stride[axis]))
+        rounds = _rounds(builder, window.rounds(axis, extent, more), extent, whole, stride[axis])
         digits[2 + axis] = (rounds, ir.Literal(stride[axis]))
     _summed(builder, node, (inputs, *taps), factors, ended, digits)
+
+
+def _rounds(
+    builder: Builder, rounds: ir.Expr, extent: ir.Expr, whole: ir.Expr, stride: int
+) -> ir.Expr:
+    """The places that one phase has along an axis, `rounds`, as proofs take it as one number: fewer
+    than the image's `extent` are a quotient of the result's, `whole`."""
+    fewer = symbolic.constant_value(ir.Binary("-", rounds, extent))
+    if fewer is not None and fewer < 0:
+        return ir.Binary("cdiv", builder.spelled(whole), ir.Literal(stride))
+    return builder.spelled(rounds)
 
 
 def _spread(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def together(passes: Sequence[Pass], online: bool) -> Sequence[Pass]:
     """The first of some passes, and those behind it that one loop can compute, too; `online`:
-    among them a sum of exponentials."""
+    among them a sum of exponentials, which takes several turns to go on from."""
     first, *others = passes
     group = [first]
     for each in others:
@@ -53,7 +53,7 @@ _Total = tuple[str, DType]
 def write_passes(writer: PhaseWriter, scope: Body, group: Sequence[Pass], dims: Dims) -> None:
     """Write passes that `together` has found as one loop over the row."""
     along, loops = writer.cut(group[0].over)
-    looped = bool(loops) or (along is not None and along.size is not None)
+    looped = writer.in_turns(group[0].over)
     totals = {each.name: _begun(writer, scope, each, loops, dims, looped) for each in group}
     behind = {each.name: _taken_off(each, group) for each in group}
     for inner, own in writer.turns(scope, group[0].over, dims, part=group[0].part):

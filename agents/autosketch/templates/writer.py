@@ -224,7 +224,7 @@ class PhaseWriter:
             elif left and write_moments(self, scope, first, left[0], dims):
                 del left[0]
             else:
-                group = together([first, *left], online=self.kept is None)
+                group = together([first, *left], self.kept is None and self.in_turns(first.over))
                 write_passes(self, scope, group, dims)
                 del left[: len(group) - 1]
         if isinstance(phase.fold, Scattered):
@@ -343,6 +343,11 @@ class PhaseWriter:
         wide = [axis for axis in over if axis.name not in self.windows]
         along = self.lanes(self.longest(wide)) if self.beside is None and wide else None
         return along, [axis for axis in over if along is None or axis != along.axis]
+
+    def in_turns(self, over: Sequence[Axis]) -> bool:
+        """Whether a pass over `over` is a loop: a row that is one tile, or one term, is none."""
+        along, loops = self.cut(over)
+        return bool(loops) or (along is not None and along.size is not None)
 
     def combined(
         self,
